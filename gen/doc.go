@@ -1,0 +1,8 @@
+// Command gen writes the generated files of kpidd from the text specifications
+// in gen/spec. It is run by go generate and imported by nothing:
+//
+//	go run ./gen -spec gen/spec/radix.spec -out generated/radix
+//
+// spec.go reads a specification, emit.go hands its blocks to the emitters, one
+// file each: radix.go, record.go, layout.go, catalogue.go.
+package main

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// emitText returns the files of a specification given as text.
+func emitText(text string) ([]file, error) {
+	s, err := parseSpec("x.spec", text)
+	if err != nil {
+		return nil, err
+	}
+	return emit(s)
+}
+
+func TestRefused(t *testing.T) {
+	const (
+		tree   = "package p\ntree T key=22\n"
+		layout = "package p\nstruct S bytes=16\n"
+		cat    = "package p\ncatalogue C\n  field PID pid PID 7 right u32 - pid event # doc\n"
+	)
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", "x.spec:1: no block"},
+		{"no package", "tree T key=4\n", `x.spec:1: want "package NAME" first`},
+		{"package of two words", "package a b\n", "x.spec:1: want"},
+		{"package only", "package p\n", "x.spec:1: no block"},
+		{"unknown kind", "package p\n\ntrie T key=4\n", `x.spec:3: unknown kind of block "trie"`},
+		{"block without name", "package p\ntree\n", "x.spec:2: block"},
+		{"block name", "package p\ntree a-b\n", "x.spec:2: \"a-b\" is no Go name"},
+		{"option", "package p\ntree T key\n", `x.spec:2: option "key" is not key=value`},
+		{"option twice", "package p\ntree T key=4 key=4\n", `x.spec:2: option "key" given twice`},
+		{"unknown option", "package p\ntree T key=4 keys=4\n", `unknown option "keys"`},
+		{"item outside", "package p\n  split 2 2\n", "x.spec:2: item"},
+
+		{"no UTF-8", "package p\ntree T key=4 # \x84\n", "x.spec:2: byte 16 is no printable text"},
+		{"carriage return", "package p\r\n", "x.spec:1: byte 10 is no printable text"},
+		{"keyword", "package func\n", "x.spec:1: want"},
+
+		{"two trees of one name", "package p\ntree T key=4\n  split 2 2\ntree T key=4\n  split 2 2\n", "x.spec:4: name T is taken by line 2"},
+		{"unexported tree", "package p\ntree t key=4\n  split 2 2\n", `"t" is no exported Go name`},
+		{"no key", "package p\ntree T\n  split 2 2\n", "option key=N is missing"},
+		{"key too wide", "package p\ntree T key=64\n  split 32 32\n", `key is "64", want a number from 4 to 28`},
+		{"no split", tree, "x.spec:2: tree T: item split is missing"},
+		{"split twice", tree + "  split 11 11\n  split 11 11\n", "x.spec:4: tree T: split given twice"},
+		{"split sum", tree + "  split 11 10\n", "x.spec:3: tree T: split 11 + 10 is not the key's 22 bits"},
+		{"three levels", tree + "  split 8 7 7\n", "x.spec:3: tree T: split into 3 levels, want 2"},
+		{"level too small", tree + "  split 1 21\n", `x.spec:3: split is "1"`},
+		{"split of words", tree + "  split a b\n", `x.spec:3: split is "a"`},
+		{"five tags", tree + "  split 11 11\n  tag A\n  tag B\n  tag C\n  tag D\n  tag E\n", "x.spec:8: tree T: more than 4 tags"},
+		{"tag twice", tree + "  split 11 11\n  tag A\n  tag A\n", "x.spec:5: name TA is taken by line 4"},
+		{"tag clash", tree + "  split 11 11\n  tag Keys\n", "x.spec:4: name TKeys is taken by line 2"},
+		{"tag without name", tree + "  tag\n", "x.spec:3: tree T: want one name after tag"},
+		{"tag of bad name", tree + "  tag a-b\n", `x.spec:3: "Ta-b" is no exported Go name`},
+		{"unknown item", tree + "  height 3\n", `x.spec:3: tree T: unknown item "height"`},
+		{"for nobody", "package p\ntree T key=4 for=fun\n  split 2 2\n", "for=fun"},
+
+		{"48 bytes", "package p\nrecord R bytes=48 read=words spins=1 yields=1\n", "x.spec:2: record R of 48 bytes"},
+		{"unknown read", "package p\nrecord R bytes=64 read=fast spins=1 yields=1\n", "read=fast"},
+		{"no spins", "package p\nrecord R bytes=64 read=call yields=1\n", "option spins=N is missing"},
+		{"unbounded yields", "package p\nrecord R bytes=64 read=call spins=1 yields=0\n", `yields is "0"`},
+		{"record with items", "package p\nrecord R bytes=64 read=call spins=1 yields=1\n  u32 A\n", "x.spec:3: record R has no items"},
+
+		{"unknown width", layout + "  u24 A\n", `x.spec:3: unknown width "u24"`},
+		{"unknown array", layout + "  u32[4 A\n", `x.spec:3: unknown width "u32[4"`},
+		{"empty array", layout + "  bytes[0] A\n", `x.spec:3: length of bytes is "0"`},
+		{"misaligned", layout + "  u32 A\n  u64 B\n", "x.spec:4: S.B at offset 4 is not aligned to 8"},
+		{"overflow", layout + "  u64 A\n  u64 B\n  u8 C\n", "x.spec:5: S is full"},
+		{"short", layout + "  u64 A\n", "x.spec:2: struct S has 8 bytes of fields, want 16"},
+		{"tail", "package p\nstruct S bytes=12\n  u64 A\n  u32 B\n", "not a multiple of its alignment 8"},
+		{"field twice", layout + "  u64 A\n  u64 A\n", "x.spec:4: S.A given twice"},
+		{"unexported field", layout + "  u64 a\n", `x.spec:3: "a" is no exported Go name`},
+		{"field without name", layout + "  u64\n", "x.spec:3: want a width and a name"},
+		{"no pad", layout + "  pad 0\n", `x.spec:3: pad is "0"`},
+		{"const clash", "package p\nconst Hot\n  Bytes u32 1\nstruct Hot bytes=4\n  u32 A\n", "x.spec:4: name HotBytes is taken by line 3"},
+		{"const too large", "package p\nconst C\n  A u8 256\n", `x.spec:3: A: "256" is no value of 8 bits`},
+		{"const width", "package p\nconst C\n  A u7 1\n", `x.spec:3: A: unknown width "u7"`},
+		{"bit twice", "package p\nflags F type=u32\n  A 1\n  B 1\n", "x.spec:4: B: 1 is taken by A"},
+		{"bit beyond", "package p\nflags F type=u8\n  A 8\n", `x.spec:3: A is "8", want a number from 0 to 7`},
+		{"flags without type", "package p\nflags F\n  A 1\n", `unknown width ""`},
+		{"enum words", "package p\nenum E type=u32\n  A\n", "x.spec:3: enum E: want 2 words"},
+
+		{"columns", "package p\ncatalogue C\n  field PID pid\n", "x.spec:3: field has 2 columns"},
+		{"no doc", "package p\ncatalogue C\n  field PID pid PID 7 right u32 - pid event\n", "x.spec:3: field pid has no doc"},
+		{"same name", cat + "  field X pid X 7 right u32 - x event # doc\n", "x.spec:4: name pid given twice"},
+		{"same alias", cat + "  alias pid P\n", "x.spec:4: name pid given twice"},
+		{"same ID", cat + "  field PID x X 7 right u32 - x event # doc\n", "x.spec:4: name PID is taken by line 3"},
+		{"same key", cat + "  field X x X 7 right u32 - pid event # doc\n", "x.spec:4: field x: JSON key pid is taken by pid"},
+		{"shared key of another type", cat + "  field X x X 7 right u64 - =pid event # doc\n", "is of another type"},
+		{"shared key of nobody", cat + "  field X x X 7 right u64 - =y event # doc\n", "no field above has JSON key y"},
+		{"field type", cat + "  field X x X 7 right u16 - x event # doc\n", `unknown type "u16"`},
+		{"field unit", cat + "  field X x X 7 right u32 miles x event # doc\n", `unknown unit "miles"`},
+		{"field align", cat + "  field X x X 7 middle u32 - x event # doc\n", `align "middle"`},
+		{"alias first", "package p\ncatalogue C\n  alias a A\n", "x.spec:3: want alias"},
+	} {
+		_, err := emitText(c.text)
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "x.spec:") {
+			t.Errorf("%s: got %v, want an error with %q", c.name, err, c.want)
+		}
+	}
+}
+
+func TestParseSpec(t *testing.T) {
+	s, err := parseSpec("x.spec", `# licence, not a doc
+
+package p
+# first line
+# second line
+tree T key=4 for=test # not kept
+
+  split 2 2   # trailing
+	tag X
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := s.blocks[0]
+	if s.pkg != "p" || b.kind != "tree" || b.name != "T" || b.opts["key"] != "4" || b.pos.line != 6 {
+		t.Errorf("got package %q and block %+v", s.pkg, b)
+	}
+	if got := strings.Join(b.doc, "|"); got != "first line|second line" {
+		t.Errorf("doc: got %q", got)
+	}
+	if len(b.items) != 2 || b.items[0].doc != "trailing" || b.items[1].words[1] != "X" {
+		t.Errorf("items: got %+v", b.items)
+	}
+}
+
+func FuzzSpec(f *testing.F) {
+	f.Add("package p\ntree T key=4\n  split 2 2\n  tag A # doc\n")
+	f.Add("package p\nrecord R bytes=64 read=words spins=1 yields=1\n")
+	f.Add("package p\nconst C\n  A u32 1\nflags F type=u8\n  B 1\nenum E type=u8\n  D 0\nstruct S bytes=8\n  u32[1] A # \"\n  pad *\n")
+	f.Add("package p\ncatalogue C\n  field PID pid PID 7 right u32 - pid event # doc `\n  alias a \"\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		files, err := emitText(text)
+		if err == nil && len(files) == 0 {
+			t.Error("no error and no file")
+		}
+		if err != nil && !strings.HasPrefix(err.Error(), "x.spec:") {
+			t.Errorf("error without its place: %v", err)
+		}
+		if err != nil && strings.Contains(err.Error(), "render") {
+			t.Errorf("emitted what is no Go: %v", err)
+		}
+	})
+}
