@@ -16,7 +16,7 @@ const (
 const (
 	FlagKThread        uint32 = 1 << 0 // a kernel thread
 	FlagStartEstimated uint32 = 1 << 1 // StartTicks comes from an event's time and was not verified yet
-	FlagPPIDEstimated  uint32 = 1 << 2 // PPID is the caller of clone, which is not always the parent
+	FlagPPIDEstimated  uint32 = 1 << 2 // PPID is the caller of clone, or a parent that has ended, and was not verified yet
 	FlagExitedLeader   uint32 = 1 << 3 // the leader has exited while other threads of its group live
 	FlagZombie         uint32 = 1 << 4 // the whole group has exited and nobody has reaped it yet
 )
@@ -38,7 +38,7 @@ const HotBytes = 120
 type Hot struct {
 	TID        uint32 // 0: number in the root PID namespace
 	TGID       uint32 // 4: thread group; TGID == TID for a leader
-	PPID       uint32 // 8: thread group of the parent, 0 = none
+	PPID       uint32 // 8: thread group of the parent, 0 = none; 0 in a thread's record
 	Gen        uint32 // 12: kpidd's own number of this life, never 0 in a live record
 	StartTicks uint64 // 16: field 22 of /proc/PID/stat: boot time in USER_HZ ticks
 	StartNs    uint64 // 24: CLOCK_BOOTTIME, ns; 0 = only the ticks are known
@@ -84,23 +84,22 @@ type Header struct {
 	DirOff           uint64   // 32: directory of the id tree
 	TagOff           uint64   // 40: tag words of the id tree
 	SlotOff          uint64   // 48: slot numbers of the id tree
-	ChunkOff         uint64   // 56: bit map of allocated chunks of records
-	RecordOff        uint64   // 64: record of slot 0, which is never used
-	RecordStride     uint32   // 72: bytes from a record to the next
-	RecordsPerChunk  uint32   // 76: records that are allocated together
-	ChunksMax        uint32   // 80: chunks that the file has room for
-	ClockTicks       uint32   // 84: USER_HZ: ticks a second
-	BootID           [40]byte // 88: /proc/sys/kernel/random/boot_id, 36 letters, NUL-padded
-	DaemonGen        uint64   // 128: tells the lives of the daemon apart
-	WriterPID        uint32   // 136: number of the daemon in the root PID namespace
-	State            uint32   // 140: Table...; atomic
-	WriterStartTicks uint64   // 144: with WriterPID, who writes
-	BootWallNs       uint64   // 152: CLOCK_REALTIME at boot, ns; for show, clocks are stepped
-	_                [96]byte
+	RecordOff        uint64   // 56: record of slot 0, which is never used
+	RecordStride     uint32   // 64: bytes from a record to the next
+	RecordsPerChunk  uint32   // 68: records that are allocated together
+	ChunksMax        uint32   // 72: chunks that the file has room for
+	ClockTicks       uint32   // 76: USER_HZ: ticks a second
+	BootID           [40]byte // 80: /proc/sys/kernel/random/boot_id, 36 letters, NUL-padded
+	DaemonGen        uint64   // 120: tells the lives of the daemon apart
+	WriterPID        uint32   // 128: number of the daemon in the root PID namespace
+	State            uint32   // 132: Table...; atomic
+	WriterStartTicks uint64   // 136: with WriterPID, who writes
+	BootWallNs       uint64   // 144: CLOCK_REALTIME at boot, ns; for show, clocks are stepped
+	_                [104]byte
 	HeartbeatNs      uint64   // 256: CLOCK_MONOTONIC, ns, of the writer's last sign of life
 	StaleSinceNs     uint64   // 264: CLOCK_MONOTONIC, ns, since when events are missing; 0 = exact
-	Births           uint64   // 272: tasks that appeared
-	Deaths           uint64   // 280: tasks that went
+	Births           uint64   // 272: processes that appeared
+	Deaths           uint64   // 280: processes that ended
 	Execs            uint64   // 288: programs started
 	Changes          uint64   // 296: grows with every change of the table
 	Events           uint64   // 304: records received from the source
@@ -129,18 +128,17 @@ var (
 	_ [0]struct{} = [unsafe.Offsetof(Header{}.DirOff) - 32]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(Header{}.TagOff) - 40]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(Header{}.SlotOff) - 48]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(Header{}.ChunkOff) - 56]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(Header{}.RecordOff) - 64]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(Header{}.RecordStride) - 72]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(Header{}.RecordsPerChunk) - 76]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(Header{}.ChunksMax) - 80]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(Header{}.ClockTicks) - 84]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(Header{}.BootID) - 88]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(Header{}.DaemonGen) - 128]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(Header{}.WriterPID) - 136]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(Header{}.State) - 140]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(Header{}.WriterStartTicks) - 144]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(Header{}.BootWallNs) - 152]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(Header{}.RecordOff) - 56]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(Header{}.RecordStride) - 64]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(Header{}.RecordsPerChunk) - 68]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(Header{}.ChunksMax) - 72]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(Header{}.ClockTicks) - 76]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(Header{}.BootID) - 80]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(Header{}.DaemonGen) - 120]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(Header{}.WriterPID) - 128]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(Header{}.State) - 132]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(Header{}.WriterStartTicks) - 136]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(Header{}.BootWallNs) - 144]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(Header{}.HeartbeatNs) - 256]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(Header{}.StaleSinceNs) - 264]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(Header{}.Births) - 272]struct{}{}
