@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/kpidd/kpidd/core/table"
+	"github.com/spf13/cobra"
+)
+
+// version is set at release with -ldflags=-X; else the build's own is shown.
+var version = ""
+
+func versionString() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+func newVersion() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out, abi := cmd.OutOrStdout(), fmt.Sprintf("%d.%d", table.ABIMajor, table.ABIMinor)
+			if asJSON {
+				fmt.Fprintf(out, "{\"version\":%q,\"abi\":%q,\"go\":%q,\"arch\":%q}\n", versionString(), abi, runtime.Version(), runtime.GOARCH)
+				return nil
+			}
+			fmt.Fprintf(out, "kpidd %s, table layout %s, %s %s\n", versionString(), abi, runtime.Version(), runtime.GOARCH)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	return c
+}
+
+func newCompletion() *cobra.Command {
+	return &cobra.Command{
+		Use: "completion bash|zsh|fish|powershell", Short: "Print a completion script for a shell",
+		Long:      "Print a completion script. For bash: source <(kpidd completion bash).",
+		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root, out := cmd.Root(), cmd.OutOrStdout()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(out, true)
+			case "zsh":
+				return root.GenZshCompletion(out)
+			case "fish":
+				return root.GenFishCompletion(out, true)
+			default:
+				return root.GenPowerShellCompletionWithDesc(out)
+			}
+		},
+	}
+}
