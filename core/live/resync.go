@@ -67,11 +67,12 @@ func (f *Follower) snapshot(ctx context.Context, first bool) error {
 		t0 = table.MonotonicNs()
 	}
 	f.Engine.MergeBegin()
+	var full error
 	looked := t0
 	visit := func(t *scan.Task) {
 		seen := seenOf(t, looked)
 		if err := f.Engine.MergeTask(&seen); errors.Is(err, table.ErrFull) {
-			f.tableFull(err)
+			full = err
 		}
 		looked = table.MonotonicNs()
 	}
@@ -94,8 +95,10 @@ func (f *Follower) snapshot(ctx context.Context, first bool) error {
 		return nil // stopped in the middle
 	case err != nil:
 		return err
-	case first && f.fullSince != 0:
-		return table.ErrFull // a daemon that begins without half of the machine helps nobody
+	case full != nil && first:
+		return full // a daemon that begins without half of the machine helps nobody
+	case full != nil:
+		f.tableFull(full)
 	}
 	f.Engine.MergeEnd(t0, f.lookUp)
 	for i := range f.held {

@@ -277,6 +277,9 @@ func (s *testServer) flood() (stop func()) {
 				return
 			default:
 				s.publish(live.RecFork, pid, pid)
+				if pid%1000 == 0 { // the server needs a processor too
+					time.Sleep(50 * time.Microsecond)
+				}
 			}
 		}
 	})
