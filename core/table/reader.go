@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -193,16 +194,18 @@ func (r *Reader) appendAll(dst []Hot, leaders bool) (_ []Hot, unstable int) {
 		} else {
 			n, from, more = r.tree.GangAll(from, buf[:])
 		}
+		dst = slices.Grow(dst, n)
 		for _, e := range buf[:n] {
-			dst = append(dst, Hot{})
-			h := &dst[len(dst)-1]
+			end := len(dst)
+			dst = dst[:end+1]
+			h := &dst[end]
 			switch {
 			case !r.Read(e.Slot, h):
 				unstable++
 			case h.TID == e.Key && (!leaders || h.TGID == e.Key):
 				continue
 			}
-			dst = dst[:len(dst)-1]
+			dst = dst[:end]
 		}
 	}
 	return dst, unstable
