@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -46,37 +47,6 @@ func TestPauseReturns(t *testing.T) {
 	}
 }
 
-// One thread stores data and then a flag, both by release stores. A thread that
-// sees the flag must see the data.
-func TestLitmusMessagePassing(t *testing.T) {
-	rounds := 100_000
-	if testing.Short() {
-		rounds = 10_000
-	}
-	var data, flag uint64
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for n := range uint64(rounds) {
-			StoreRelease64(&data, n+1)
-			StoreRelease64(&flag, n+1)
-		}
-	}()
-	seen := uint64(0)
-	for seen < uint64(rounds) {
-		f := load(&flag)
-		d := load(&data)
-		if d < f {
-			t.Fatalf("flag %d seen before its data, got %d", f, d)
-		}
-		if f < seen {
-			t.Fatalf("flag went back from %d to %d", seen, f)
-		}
-		seen = f
-	}
-	<-done
-}
-
 func TestFenceAllocs(t *testing.T) {
 	var x uint64
 	if got := testing.AllocsPerRun(100, func() {
@@ -100,6 +70,16 @@ func BenchmarkStoreRelease64(b *testing.B) {
 	bench(b, 1000, func(n int) {
 		for i := range n {
 			StoreRelease64(&x, uint64(i))
+		}
+	})
+}
+
+// What StoreRelease64 saves.
+func BenchmarkAtomicStore(b *testing.B) {
+	var x uint64
+	bench(b, 1000, func(n int) {
+		for i := range n {
+			atomic.StoreUint64(&x, uint64(i))
 		}
 	})
 }

@@ -23,20 +23,30 @@ type seqVariant struct {
 // seqVariants are the copies of this build beside the portable ones. Each must
 // also read what the other writes.
 func seqVariants() []seqVariant {
-	read64 := func(dst, rec []uint64) bool { return SeqRead64((*[7]uint64)(dst), (*[8]uint64)(rec)) }
-	write64 := func(rec, src []uint64) { SeqWrite64((*[8]uint64)(rec), (*[7]uint64)(src)) }
-	read128 := func(dst, rec []uint64) bool { return SeqRead128((*[15]uint64)(dst), (*[16]uint64)(rec)) }
-	write128 := func(rec, src []uint64) { SeqWrite128((*[16]uint64)(rec), (*[15]uint64)(src)) }
-	return []seqVariant{
-		{"64/build", 8, read64, write64},
-		{"64/portable", 8, seqRead, seqWrite},
-		{"64/build reads portable", 8, read64, seqWrite},
-		{"64/portable reads build", 8, seqRead, write64},
-		{"128/build", 16, read128, write128},
-		{"128/portable", 16, seqRead, seqWrite},
-		{"128/build reads portable", 16, read128, seqWrite},
-		{"128/portable reads build", 16, seqRead, write128},
+	var all []seqVariant
+	for _, c := range []struct {
+		bytes int
+		read  func(dst, rec []uint64) bool
+		write func(rec, src []uint64)
+	}{
+		{32, func(dst, rec []uint64) bool { return SeqRead32((*[3]uint64)(dst), (*[4]uint64)(rec)) },
+			func(rec, src []uint64) { SeqWrite32((*[4]uint64)(rec), (*[3]uint64)(src)) }},
+		{64, func(dst, rec []uint64) bool { return SeqRead64((*[7]uint64)(dst), (*[8]uint64)(rec)) },
+			func(rec, src []uint64) { SeqWrite64((*[8]uint64)(rec), (*[7]uint64)(src)) }},
+		{128, func(dst, rec []uint64) bool { return SeqRead128((*[15]uint64)(dst), (*[16]uint64)(rec)) },
+			func(rec, src []uint64) { SeqWrite128((*[16]uint64)(rec), (*[15]uint64)(src)) }},
+		{256, func(dst, rec []uint64) bool { return SeqRead256((*[31]uint64)(dst), (*[32]uint64)(rec)) },
+			func(rec, src []uint64) { SeqWrite256((*[32]uint64)(rec), (*[31]uint64)(src)) }},
+	} {
+		add := func(name string, read func(dst, rec []uint64) bool, write func(rec, src []uint64)) {
+			all = append(all, seqVariant{fmt.Sprintf("%d/%s", c.bytes, name), c.bytes / 8, read, write})
+		}
+		add("build", c.read, c.write)
+		add("portable", seqRead, seqWrite)
+		add("build reads portable", c.read, seqWrite)
+		add("portable reads build", seqRead, c.write)
 	}
+	return all
 }
 
 // guarded returns n words with a canary on both sides, and a check of them.
@@ -198,21 +208,32 @@ func stressTime() time.Duration {
 }
 
 func TestSeqAllocs(t *testing.T) {
-	var rec [16]uint64
-	var buf [15]uint64
-	var rec64 [8]uint64
-	var buf64 [7]uint64
+	var rec32, rec64, rec128, rec256 = new([4]uint64), new([8]uint64), new([16]uint64), new([32]uint64)
+	var buf32, buf64, buf128, buf256 = new([3]uint64), new([7]uint64), new([15]uint64), new([31]uint64)
 	if got := testing.AllocsPerRun(100, func() {
-		SeqWrite128(&rec, &buf)
-		SeqRead128(&buf, &rec)
-		SeqWrite64(&rec64, &buf64)
-		SeqRead64(&buf64, &rec64)
+		SeqWrite32(rec32, buf32)
+		SeqRead32(buf32, rec32)
+		SeqWrite64(rec64, buf64)
+		SeqRead64(buf64, rec64)
+		SeqWrite128(rec128, buf128)
+		SeqRead128(buf128, rec128)
+		SeqWrite256(rec256, buf256)
+		SeqRead256(buf256, rec256)
 	}); got != 0 {
 		t.Errorf("got %v allocations, want 0", got)
 	}
 }
 
 func BenchmarkSeqRead(b *testing.B) {
+	b.Run("bytes=32", func(b *testing.B) {
+		var rec [4]uint64
+		var dst [3]uint64
+		bench(b, 1000, func(n int) {
+			for range n {
+				SeqRead32(&dst, &rec)
+			}
+		})
+	})
 	b.Run("bytes=64", func(b *testing.B) {
 		var rec [8]uint64
 		var dst [7]uint64
@@ -231,9 +252,27 @@ func BenchmarkSeqRead(b *testing.B) {
 			}
 		})
 	})
+	b.Run("bytes=256", func(b *testing.B) {
+		var rec [32]uint64
+		var dst [31]uint64
+		bench(b, 1000, func(n int) {
+			for range n {
+				SeqRead256(&dst, &rec)
+			}
+		})
+	})
 }
 
 func BenchmarkSeqWrite(b *testing.B) {
+	b.Run("bytes=32", func(b *testing.B) {
+		var rec [4]uint64
+		var src [3]uint64
+		bench(b, 1000, func(n int) {
+			for range n {
+				SeqWrite32(&rec, &src)
+			}
+		})
+	})
 	b.Run("bytes=64", func(b *testing.B) {
 		var rec [8]uint64
 		var src [7]uint64
@@ -249,6 +288,15 @@ func BenchmarkSeqWrite(b *testing.B) {
 		bench(b, 1000, func(n int) {
 			for range n {
 				SeqWrite128(&rec, &src)
+			}
+		})
+	})
+	b.Run("bytes=256", func(b *testing.B) {
+		var rec [32]uint64
+		var src [31]uint64
+		bench(b, 1000, func(n int) {
+			for range n {
+				SeqWrite256(&rec, &src)
 			}
 		})
 	})

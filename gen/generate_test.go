@@ -11,10 +11,14 @@ import (
 
 // outputs names the folder of each specification, as the go:generate lines do.
 var outputs = map[string]string{
-	"spec/radix.spec":   "generated/radix",
-	"spec/seqlock.spec": "generated/seqlock",
-	"spec/table.spec":   "core/table",
-	"spec/field.spec":   "core/field",
+	"spec/radix.spec":    "generated/radix",
+	"spec/seqlock.spec":  "generated/seqlock",
+	"spec/seqcount.spec": "generated/seqcount",
+	"spec/epoch.spec":    "generated/epoch",
+	"spec/srcu.spec":     "generated/srcu",
+	"spec/deferred.spec": "generated/deferred",
+	"spec/table.spec":    "core/table",
+	"spec/field.spec":    "core/field",
 }
 
 // Every generated file is what its specification says now, and no generated file

@@ -7,10 +7,11 @@ import (
 	"github.com/dave/jennifer/jen"
 )
 
-// tree is a block of kind "tree": a two-level radix tree of 32-bit slot numbers
-// in memory of the caller.
+// tree is a block of kind "tree" with own=mapped, or without own: a two-level
+// radix tree of 32-bit slot numbers in memory of the caller. heapTree and hashTree
+// are the others.
 //
-//	tree Tree22 key=22
+//	tree Tree22 key=22 own=mapped
 //	  split 11 11   # bits of the page number, bits of the slot within it
 //	  tag   TGID    # none to four
 //
@@ -19,6 +20,7 @@ type tree struct {
 	name               string
 	dirBits, pageBits  int
 	tags               []tag
+	busted             bool // ClearTag clears the summary bit without a look at the other words
 	dirWords, pageWord int
 }
 
@@ -28,7 +30,7 @@ const tagsMax = 4
 
 func parseTree(b *block) (tree, error) {
 	t := tree{name: b.name}
-	if err := b.allow("key", "for"); err != nil {
+	if err := b.allow("key", "own", "for", "busted", "delay"); err != nil {
 		return t, err
 	}
 	if err := b.claim(b.pos, b.name, "New"+b.name, "Err"+b.name+"Key", "Err"+b.name+"Slot"); err != nil {
@@ -40,9 +42,11 @@ func parseTree(b *block) (tree, error) {
 			return t, err
 		}
 	}
-	if v, ok := b.opts["for"]; ok && v != "test" {
-		return t, b.pos.errorf("tree %s: for=%s, want for=test or nothing", b.name, v)
+	busted, err := parseBusted(b, "recheck")
+	if err != nil {
+		return t, err
 	}
+	t.busted = busted != ""
 	keyBits, err := b.number("key", 4, 28)
 	if err != nil {
 		return t, err
@@ -52,13 +56,16 @@ func parseTree(b *block) (tree, error) {
 		case "split":
 			err = t.parseSplit(it, keyBits)
 		case "tag":
-			err = t.parseTag(b, it)
+			t.tags, err = parseTag(b, it, t.tags)
 		default:
 			err = it.pos.errorf("tree %s: unknown item %q", b.name, it.words[0])
 		}
 		if err != nil {
 			return t, err
 		}
+	}
+	if t.busted && len(t.tags) == 0 {
+		return t, b.pos.errorf("tree %s: busted=recheck needs a tag", b.name)
 	}
 	if t.dirBits == 0 {
 		return t, b.pos.errorf("tree %s: item split is missing", b.name)
@@ -88,18 +95,15 @@ func (t *tree) parseSplit(it item, keyBits int) error {
 	return nil
 }
 
-func (t *tree) parseTag(b *block, it item) error {
+// parseTag reads an item tag and returns tags with it.
+func parseTag(b *block, it item, tags []tag) ([]tag, error) {
 	if len(it.words) != 2 {
-		return it.pos.errorf("tree %s: want one name after tag, got %q", t.name, strings.Join(it.words[1:], " "))
+		return tags, it.pos.errorf("tree %s: want one name after tag, got %q", b.name, strings.Join(it.words[1:], " "))
 	}
-	if len(t.tags) == tagsMax {
-		return it.pos.errorf("tree %s: more than %d tags", t.name, tagsMax)
+	if len(tags) == tagsMax {
+		return tags, it.pos.errorf("tree %s: more than %d tags", b.name, tagsMax)
 	}
-	if err := b.claim(it.pos, t.name+it.words[1]); err != nil {
-		return err
-	}
-	t.tags = append(t.tags, tag{it.words[1], it.doc})
-	return nil
+	return append(tags, tag{it.words[1], it.doc}), b.claim(it.pos, b.name+it.words[1])
 }
 
 // regionBytes is the distance of the directory's bit maps from each other: the
@@ -118,13 +122,6 @@ func (t *tree) writer() writer {
 	if t.pageBits < 6 {
 		leafMask = " & (1<<" + strconv.Itoa(1<<t.pageBits) + " - 1)"
 	}
-	tags := strconv.Itoa(len(t.tags)) + " tags"
-	switch len(t.tags) {
-	case 0:
-		tags = "no tags"
-	case 1:
-		tags = "one tag"
-	}
 	return newWriter(map[string]any{
 		"T":            t.name,
 		"t":            strings.ToLower(t.name[:1]) + t.name[1:],
@@ -132,7 +129,7 @@ func (t *tree) writer() writer {
 		"dirBits":      t.dirBits,
 		"pageBits":     t.pageBits,
 		"tags":         len(t.tags),
-		"tagsText":     tags,
+		"tagsText":     tagsText(t.tags),
 		"keys":         1 << (t.dirBits + t.pageBits),
 		"pages":        1 << t.dirBits,
 		"pageKeys":     1 << t.pageBits,
@@ -143,10 +140,35 @@ func (t *tree) writer() writer {
 		"region":       t.regionBytes(),
 		"group":        t.groupSlots(),
 		"pageTagBytes": t.pageWord * 8,
+		"P":            "",
+		"K":            "uint32",
+		"Val":          "uint32",
+		"Field":        "Slot",
 	})
 }
 
+func tagsText(tags []tag) string {
+	switch len(tags) {
+	case 0:
+		return "no tags"
+	case 1:
+		return "one tag"
+	}
+	return strconv.Itoa(len(tags)) + " tags"
+}
+
 func emitTree(f *jen.File, b *block) error {
+	switch own := b.opts["own"]; {
+	case own == "" || own == "mapped":
+		return emitMappedTree(f, b)
+	case b.opts["key"] == "128":
+		return emitHashTree(f, b)
+	default:
+		return emitHeapTree(f, b)
+	}
+}
+
+func emitMappedTree(f *jen.File, b *block) error {
 	t, err := parseTree(b)
 	if err != nil {
 		return err
@@ -156,6 +178,7 @@ func emitTree(f *jen.File, b *block) error {
 	t.emitTypes(f, w, b.doc)
 	t.emitNew(f, w)
 	t.emitReaders(f, w)
+	emitAll(f, w, flags{"tags": len(t.tags) > 0})
 	t.emitWriters(f, w)
 	t.emitTagWriters(f, w)
 	return nil
@@ -184,11 +207,15 @@ Errors of Insert and InsertNew, to be compared with errors.Is.`)).Line().Var().D
 		w.src(`Err{T}Key = errors.New("radix: key is beyond {keyBits} bits")`),
 		w.src(`Err{T}Slot = errors.New("radix: slot 0 means absent")`),
 	))
-	if len(t.tags) == 0 {
+	emitTagType(f, w, t.tags)
+}
+
+func emitTagType(f *jen.File, w writer, tags []tag) {
+	if len(tags) == 0 {
 		return
 	}
-	defs := make([]jen.Code, 0, len(t.tags))
-	for i, tag := range t.tags {
+	defs := make([]jen.Code, 0, len(tags))
+	for i, tag := range tags {
 		def := w.src("{T}" + tag.name + " {T}Tag = " + strconv.Itoa(i))
 		if tag.doc != "" {
 			def.Add(comment([]string{tag.doc}))
@@ -280,12 +307,17 @@ all memory is there. A region that is too short or not aligned is an error.`,
 }
 
 func (t *tree) emitReaders(f *jen.File, w writer) {
-	f.Add(w.fn(`
-Lookup returns the slot of key, 0 if it is absent or beyond {keyBits} bits. It is
-small enough to be inlined.`, "(t *{T}) Lookup(key uint32) uint32",
-		jen.If(w.src("key >= {T}Keys || !t.hasPage(key>>{pageBits})")).Block(w.src("return 0")),
-		w.src("return atomic.LoadUint32(&t.slots[key])").Comment("D"),
-	))
+	f.Add(w.text(nil, `
+// Lookup returns the slot of key, 0 if it is absent or beyond {keyBits} bits. It is
+// small enough to be inlined.
+func (t *{T}) Lookup(key uint32) uint32 {
+	if key >= {T}Keys || !t.hasPage(key>>{pageBits}) {
+		return 0
+	}
+	// &t.slots[key] without its check for nil, which New{T} has made.
+	slot := (*uint32)(unsafe.Add(unsafe.Pointer(t.slots), 4*uintptr(key)))
+	return atomic.LoadUint32(slot) // D
+}`))
 	f.Add(w.fn(`
 Pages returns the number of leaf pages that are present.`, "(t *{T}) Pages() int",
 		w.src("n := 0"),
@@ -294,9 +326,13 @@ Pages returns the number of leaf pages that are present.`, "(t *{T}) Pages() int
 		),
 		w.src("return n"),
 	))
-	f.Add(jen.Line().Func().Add(w.src("(t *{T}) hasPage(page uint32) bool")).Block(
-		w.src("return atomic.LoadUint64(&t.present[page>>6])>>(page&63)&1 != 0").Comment("B"),
-	))
+	f.Add(w.text(nil, `
+// hasPage reports whether a page below {T}Pages is present.
+func (t *{T}) hasPage(page uint32) bool {
+	// &t.present[page>>6] without its checks.
+	word := (*uint64)(unsafe.Add(unsafe.Pointer(t.present), page>>6*8))
+	return atomic.LoadUint64(word)>>(page&63)&1 != 0 // B
+}`))
 	if len(t.tags) > 0 {
 		t.emitTagReaders(f, w)
 	}
@@ -365,14 +401,15 @@ func (t *tree) walkPages(w writer, summary string, each []jen.Code, end string) 
 }
 
 // walkLeaf emits a walk over the tagged entries of one page from from on. Entry
-// is what happens with key and slot.
+// is what happens with bit, the key within the page, and slot.
 func (t *tree) walkLeaf(w writer, entry []jen.Code, end string) []jen.Code {
 	each := append([]jen.Code{
-		w.src("key := page<<{pageBits} | i<<6 | uint32(bits.TrailingZeros64(set))"),
-		w.src("slot := atomic.LoadUint32(&t.slots[key])").Comment("D"),
+		w.src("bit := i<<6 | uint32(bits.TrailingZeros64(set))"),
+		w.src("slot := atomic.LoadUint32(&slots[bit%{T}PageKeys])").Comment("D"),
 		jen.If(w.src("slot == 0")).Block(jen.Continue().Comment("stale")),
 	}, entry...)
 	return []jen.Code{
+		w.src("slots := (*[{T}PageKeys]uint32)(t.slots[page<<{pageBits}:])"),
 		w.src("at := max(from, page<<{pageBits}) % {T}PageKeys"),
 		w.src("mask := ^uint64(0) << (at & 63)"),
 		jen.For(w.src("i := at >> 6; i < {t}PageWords; i++")).Block(
@@ -411,7 +448,7 @@ there is none up to the end of the keys; the search never wraps.`,
 		}, "return 0, 0, false")...)...))
 	f.Add(jen.Line().Func().Add(
 		w.src("(t *{T}) nextInLeaf(page, from uint32, leaf *[{t}PageWords]uint64) (key, slot uint32, ok bool)")).Block(
-		t.walkLeaf(w, []jen.Code{w.src("return key, slot, true")}, "return 0, 0, false")...))
+		t.walkLeaf(w, []jen.Code{w.src("return page<<{pageBits} | bit, slot, true")}, "return 0, 0, false")...))
 	f.Add(w.fn(`
 Gang fills buf with the entries >= from that have the tag, in the order of their
 keys, and returns their number. While more, the walk resumes at next.`,
@@ -425,8 +462,8 @@ keys, and returns their number. While more, the walk resumes at next.`,
 gangInLeaf is Gang for one page; next is {T}Keys when buf had room for all.`)).Line().Func().Add(
 		w.src("(t *{T}) gangInLeaf(page, from uint32, leaf *[{t}PageWords]uint64, buf []{T}Entry) (n int, next uint32)")).Block(
 		t.walkLeaf(w, []jen.Code{
-			jen.If(w.src("n == len(buf)")).Block(w.src("return n, key")),
-			w.src("buf[n] = {T}Entry{key, slot}"),
+			jen.If(w.src("n >= len(buf)")).Block(w.src("return n, page<<{pageBits} | bit")),
+			w.src("buf[n] = {T}Entry{page<<{pageBits} | bit, slot}"),
 			w.src("n++"),
 		}, "return n, {T}Keys")...))
 }
@@ -512,21 +549,27 @@ SetTag sets the tag on key, which must be present.`,
 			w.src("arch.StoreRelease64(sum, old|1<<(page&63))").Comment("G"),
 		),
 	))
-	f.Add(w.fn(`
-ClearTag clears the tag on key; nothing happens where it is not set.`,
-		"(t *{T}) ClearTag(key uint32, tag {T}Tag)",
-		jen.If(w.src("!t.Tagged(key, tag)")).Block(w.src("return")),
-		w.src("page, bit := key>>{pageBits}, key%{T}PageKeys"),
-		w.src("leaf := &t.tags[tag][page]"),
-		w.src("left := atomic.LoadUint64(&leaf[bit>>6]) &^ (1 << (bit & 63))"),
-		w.src("arch.StoreRelease64(&leaf[bit>>6], left)"),
-		jen.If(w.src("left != 0")).Block(w.src("return")),
-		jen.For(w.src("i := range leaf")).Block(
-			jen.If(w.src("atomic.LoadUint64(&leaf[i]) != 0")).Block(w.src("return")),
-		),
-		w.src("sum := &t.sums[tag][page>>6]"),
-		w.src("arch.StoreRelease64(sum, atomic.LoadUint64(sum)&^(1<<(page&63)))"),
-	))
+	f.Add(w.text(flags{"recheck": t.busted}, `
+// ClearTag clears the tag on key; nothing happens where it is not set.
+func (t *{T}) ClearTag(key uint32, tag {T}Tag) {
+	if !t.Tagged(key, tag) {
+		return
+	}
+	page, bit := key>>{pageBits}, key%{T}PageKeys
+	leaf := &t.tags[tag][page]
+	left := atomic.LoadUint64(&leaf[bit>>6]) &^ (1 << (bit & 63))
+	arch.StoreRelease64(&leaf[bit>>6], left)
+	if left != 0 {
+		return
+	}
+	for i := range leaf {
+		if atomic.LoadUint64(&leaf[i]) != 0 {
+[!recheck]			return
+		}
+	}
+	sum := &t.sums[tag][page>>6]
+	arch.StoreRelease64(sum, atomic.LoadUint64(sum)&^(1<<(page&63)))
+}`))
 }
 
 func ifErr(result string) *jen.Statement {
@@ -571,8 +614,8 @@ Ordering.
 	   at B, which comes before F. Clearing goes the same way up, leaf bit,
 	   summary, and then the slot, so what is lost first is the entry's tag.
 
-Stale reads. A lookup yields the slot at some moment of the call. A walk (Gang,
-GangAll, NextTagged) reports each entry that is there, and tagged, throughout
+Stale reads. A lookup yields the slot at some moment of the call. A walk (All,
+Gang, GangAll, NextTagged) reports each entry that is there, and tagged, throughout
 the walk exactly once and in order of the keys; others may be reported or not,
 and a key whose entry was replaced during the walk may come without the tag, so
 what the slot names must say what it is.

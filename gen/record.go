@@ -35,8 +35,8 @@ func parseRecord(b *block) (record, error) {
 	if err != nil {
 		return r, err
 	}
-	if bytes != 64 && bytes != 128 {
-		return r, b.pos.errorf("record %s of %d bytes: arch has copies of 64 and 128", b.name, bytes)
+	if bytes != 32 && bytes != 64 && bytes != 128 && bytes != 256 {
+		return r, b.pos.errorf("record %s of %d bytes: arch has copies of 32, 64, 128 and 256", b.name, bytes)
 	}
 	r.words = bytes / 8
 	switch read := b.opts["read"]; read {

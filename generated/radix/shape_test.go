@@ -1,6 +1,7 @@
 package radix
 
 import (
+	"iter"
 	"testing"
 	"unsafe"
 )
@@ -22,6 +23,7 @@ type tree interface {
 	NextTagged(from uint32, tag int) (key, slot uint32, ok bool)
 	Gang(from uint32, tag int, buf []entry) (n int, next uint32, more bool)
 	GangAll(from uint32, buf []entry) (n int, next uint32, more bool)
+	All(tag int) iter.Seq2[uint32, uint32]
 }
 
 // plain is what every generated tree has, tagged what those with tags have.
@@ -41,6 +43,7 @@ type tagged[T ~int, E ~struct{ Key, Slot uint32 }] interface {
 	Tagged(key uint32, tag T) bool
 	NextTagged(from uint32, tag T) (key, slot uint32, ok bool)
 	Gang(from uint32, tag T, buf []E) (n int, next uint32, more bool)
+	All(tag T) iter.Seq2[uint32, uint32]
 }
 
 type withTags[T ~int, E ~struct{ Key, Slot uint32 }] struct{ tagged[T, E] }
@@ -56,6 +59,7 @@ func (a withTags[T, E]) Gang(from uint32, tag int, buf []entry) (n int, next uin
 	n, next, more = a.tagged.Gang(from, T(tag), own)
 	return copyEntries(buf, own[:n]), next, more
 }
+func (a withTags[T, E]) All(tag int) iter.Seq2[uint32, uint32] { return a.tagged.All(T(tag)) }
 func (a withTags[T, E]) GangAll(from uint32, buf []entry) (n int, next uint32, more bool) {
 	own := make([]E, len(buf))
 	n, next, more = a.tagged.GangAll(from, own)
@@ -66,7 +70,10 @@ func (a withTags[T, E]) GangAll(from uint32, buf []entry) (n int, next uint32, m
 type withoutTags[E ~struct{ Key, Slot uint32 }] struct {
 	tree
 	plain[E]
+	all func() iter.Seq2[uint32, uint32]
 }
+
+func (a withoutTags[E]) All(int) iter.Seq2[uint32, uint32] { return a.all() }
 
 func (a withoutTags[E]) Lookup(key uint32) uint32 { return a.plain.Lookup(key) }
 func (a withoutTags[E]) Insert(key, slot uint32) (old uint32, err error) {
@@ -106,22 +113,22 @@ var shapes = []shape{
 			return withTags[Tree22Tag, Tree22Entry]{t}, err
 		},
 	}, {
-		"Tree9", Tree9Keys, Tree9Pages, Tree9Tags, Tree9DirBytes, Tree9TagBytes, Tree9SlotBytes, ErrTree9Key, ErrTree9Slot,
+		"Mapped9", Mapped9Keys, Mapped9Pages, Mapped9Tags, Mapped9DirBytes, Mapped9TagBytes, Mapped9SlotBytes, ErrMapped9Key, ErrMapped9Slot,
 		func(m Tree22Memory, back func(page int) error) (tree, error) {
-			t, err := NewTree9(Tree9Memory(m), back)
-			return withTags[Tree9Tag, Tree9Entry]{t}, err
+			t, err := NewMapped9(Mapped9Memory(m), back)
+			return withTags[Mapped9Tag, Mapped9Entry]{t}, err
 		},
 	}, {
-		"Tree8", Tree8Keys, Tree8Pages, Tree8Tags, Tree8DirBytes, Tree8TagBytes, Tree8SlotBytes, ErrTree8Key, ErrTree8Slot,
+		"Mapped8", Mapped8Keys, Mapped8Pages, Mapped8Tags, Mapped8DirBytes, Mapped8TagBytes, Mapped8SlotBytes, ErrMapped8Key, ErrMapped8Slot,
 		func(m Tree22Memory, back func(page int) error) (tree, error) {
-			t, err := NewTree8(Tree8Memory{Dir: m.Dir, Slots: m.Slots}, back)
-			return withoutTags[Tree8Entry]{plain: t}, err
+			t, err := NewMapped8(Mapped8Memory{Dir: m.Dir, Slots: m.Slots}, back)
+			return withoutTags[Mapped8Entry]{plain: t, all: t.All}, err
 		},
 	}, {
-		"Tree4", Tree4Keys, Tree4Pages, Tree4Tags, Tree4DirBytes, Tree4TagBytes, Tree4SlotBytes, ErrTree4Key, ErrTree4Slot,
+		"Mapped4", Mapped4Keys, Mapped4Pages, Mapped4Tags, Mapped4DirBytes, Mapped4TagBytes, Mapped4SlotBytes, ErrMapped4Key, ErrMapped4Slot,
 		func(m Tree22Memory, back func(page int) error) (tree, error) {
-			t, err := NewTree4(Tree4Memory(m), back)
-			return withTags[Tree4Tag, Tree4Entry]{t}, err
+			t, err := NewMapped4(Mapped4Memory(m), back)
+			return withTags[Mapped4Tag, Mapped4Entry]{t}, err
 		},
 	},
 }

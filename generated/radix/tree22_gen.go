@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/kpidd/kpidd/arch"
+	"iter"
 	"math/bits"
 	"sync/atomic"
 	"unsafe"
@@ -83,8 +84,8 @@ const (
 //	   at B, which comes before F. Clearing goes the same way up, leaf bit,
 //	   summary, and then the slot, so what is lost first is the entry's tag.
 //
-// Stale reads. A lookup yields the slot at some moment of the call. A walk (Gang,
-// GangAll, NextTagged) reports each entry that is there, and tagged, throughout
+// Stale reads. A lookup yields the slot at some moment of the call. A walk (All,
+// Gang, GangAll, NextTagged) reports each entry that is there, and tagged, throughout
 // the walk exactly once and in order of the keys; others may be reported or not,
 // and a key whose entry was replaced during the walk may come without the tag, so
 // what the slot names must say what it is.
@@ -170,7 +171,9 @@ func (t *Tree22) Lookup(key uint32) uint32 {
 	if key >= Tree22Keys || !t.hasPage(key>>11) {
 		return 0
 	}
-	return atomic.LoadUint32(&t.slots[key]) // D
+	// &t.slots[key] without its check for nil, which NewTree22 has made.
+	slot := (*uint32)(unsafe.Add(unsafe.Pointer(t.slots), 4*uintptr(key)))
+	return atomic.LoadUint32(slot) // D
 }
 
 // Pages returns the number of leaf pages that are present.
@@ -182,8 +185,11 @@ func (t *Tree22) Pages() int {
 	return n
 }
 
+// hasPage reports whether a page below Tree22Pages is present.
 func (t *Tree22) hasPage(page uint32) bool {
-	return atomic.LoadUint64(&t.present[page>>6])>>(page&63)&1 != 0 // B
+	// &t.present[page>>6] without its checks.
+	word := (*uint64)(unsafe.Add(unsafe.Pointer(t.present), page>>6*8))
+	return atomic.LoadUint64(word)>>(page&63)&1 != 0 // B
 }
 
 // Tagged reports whether key has the tag. Keys that are absent have none.
@@ -226,18 +232,19 @@ func (t *Tree22) NextTagged(from uint32, tag Tree22Tag) (key, slot uint32, ok bo
 }
 
 func (t *Tree22) nextInLeaf(page, from uint32, leaf *[tree22PageWords]uint64) (key, slot uint32, ok bool) {
+	slots := (*[Tree22PageKeys]uint32)(t.slots[page<<11:])
 	at := max(from, page<<11) % Tree22PageKeys
 	mask := ^uint64(0) << (at & 63)
 	for i := at >> 6; i < tree22PageWords; i++ {
 		set := atomic.LoadUint64(&leaf[i]) & mask // F
 		mask = ^uint64(0)
 		for ; set != 0; set &= set - 1 {
-			key := page<<11 | i<<6 | uint32(bits.TrailingZeros64(set))
-			slot := atomic.LoadUint32(&t.slots[key]) // D
+			bit := i<<6 | uint32(bits.TrailingZeros64(set))
+			slot := atomic.LoadUint32(&slots[bit%Tree22PageKeys]) // D
 			if slot == 0 {
 				continue // stale
 			}
-			return key, slot, true
+			return page<<11 | bit, slot, true
 		}
 	}
 	return 0, 0, false
@@ -267,21 +274,22 @@ func (t *Tree22) Gang(from uint32, tag Tree22Tag, buf []Tree22Entry) (n int, nex
 
 // gangInLeaf is Gang for one page; next is Tree22Keys when buf had room for all.
 func (t *Tree22) gangInLeaf(page, from uint32, leaf *[tree22PageWords]uint64, buf []Tree22Entry) (n int, next uint32) {
+	slots := (*[Tree22PageKeys]uint32)(t.slots[page<<11:])
 	at := max(from, page<<11) % Tree22PageKeys
 	mask := ^uint64(0) << (at & 63)
 	for i := at >> 6; i < tree22PageWords; i++ {
 		set := atomic.LoadUint64(&leaf[i]) & mask // F
 		mask = ^uint64(0)
 		for ; set != 0; set &= set - 1 {
-			key := page<<11 | i<<6 | uint32(bits.TrailingZeros64(set))
-			slot := atomic.LoadUint32(&t.slots[key]) // D
+			bit := i<<6 | uint32(bits.TrailingZeros64(set))
+			slot := atomic.LoadUint32(&slots[bit%Tree22PageKeys]) // D
 			if slot == 0 {
 				continue // stale
 			}
-			if n == len(buf) {
-				return n, key
+			if n >= len(buf) {
+				return n, page<<11 | bit
 			}
-			buf[n] = Tree22Entry{key, slot}
+			buf[n] = Tree22Entry{page<<11 | bit, slot}
 			n++
 		}
 	}
@@ -336,6 +344,23 @@ func (t *Tree22) gangAllInLeaf(page, from uint32, buf []Tree22Entry) (n int, nex
 func (t *Tree22) groupEmpty(key uint32) bool {
 	pair := key / 2
 	return atomic.LoadUint64(&t.pairs[pair])|atomic.LoadUint64(&t.pairs[pair+1])|atomic.LoadUint64(&t.pairs[pair+2])|atomic.LoadUint64(&t.pairs[pair+3]) == 0
+}
+
+// All returns the walk over the entries that have the tag, for range. Entries may
+// be changed inside the loop; it reads up to 32 entries ahead.
+func (t *Tree22) All(tag Tree22Tag) iter.Seq2[uint32, uint32] {
+	return func(yield func(uint32, uint32) bool) {
+		var buf [32]Tree22Entry
+		for from, more := uint32(0), true; more; {
+			var n int
+			n, from, more = t.Gang(from, tag, buf[:])
+			for _, e := range buf[:n] {
+				if !yield(e.Key, e.Slot) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Insert sets the slot of key and returns the one before, 0 if key was absent. The

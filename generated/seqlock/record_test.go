@@ -20,6 +20,13 @@ type record interface {
 	words() []uint64 // the record itself
 }
 
+type rec32 struct{ *Rec32 }
+
+func (r rec32) TryRead(dst []uint64) bool { return r.Rec32.TryRead((*[3]uint64)(dst)) }
+func (r rec32) Read(dst []uint64) bool    { return r.Rec32.Read((*[3]uint64)(dst)) }
+func (r rec32) Write(src []uint64)        { r.Rec32.Write((*[3]uint64)(src)) }
+func (r rec32) words() []uint64           { return r.w[:] }
+
 type rec64 struct{ *Rec64 }
 
 func (r rec64) TryRead(dst []uint64) bool { return r.Rec64.TryRead((*[7]uint64)(dst)) }
@@ -34,17 +41,29 @@ func (r rec128) Read(dst []uint64) bool    { return r.Rec128.Read((*[15]uint64)(
 func (r rec128) Write(src []uint64)        { r.Rec128.Write((*[15]uint64)(src)) }
 func (r rec128) words() []uint64           { return r.w[:] }
 
+type rec256 struct{ *Rec256 }
+
+func (r rec256) TryRead(dst []uint64) bool { return r.Rec256.TryRead((*[31]uint64)(dst)) }
+func (r rec256) Read(dst []uint64) bool    { return r.Rec256.Read((*[31]uint64)(dst)) }
+func (r rec256) Write(src []uint64)        { r.Rec256.Write((*[31]uint64)(src)) }
+func (r rec256) words() []uint64           { return r.w[:] }
+
 func eachRecord(t *testing.T, run func(t *testing.T, r record)) {
-	t.Run("bytes=64", func(t *testing.T) { run(t, rec64{new(Rec64)}) })
-	t.Run("bytes=128", func(t *testing.T) { run(t, rec128{new(Rec128)}) })
+	for _, r := range []record{rec32{new(Rec32)}, rec64{new(Rec64)}, rec128{new(Rec128)}, rec256{new(Rec256)}} {
+		t.Run(fmt.Sprintf("bytes=%d", 8*len(r.words())), func(t *testing.T) { run(t, r) })
+	}
 }
 
 func TestRecordSize(t *testing.T) {
-	if got := unsafe.Sizeof(Rec64{}); got != 64 {
-		t.Errorf("Rec64: got %d bytes, want 64", got)
-	}
-	if got := unsafe.Sizeof(Rec128{}); got != 128 {
-		t.Errorf("Rec128: got %d bytes, want 128", got)
+	for want, got := range map[uintptr]uintptr{
+		32:  unsafe.Sizeof(Rec32{}),
+		64:  unsafe.Sizeof(Rec64{}),
+		128: unsafe.Sizeof(Rec128{}),
+		256: unsafe.Sizeof(Rec256{}),
+	} {
+		if got != want {
+			t.Errorf("got a record of %d bytes, want %d", got, want)
+		}
 	}
 }
 
@@ -131,19 +150,29 @@ func TestRecordReadOnlyMapping(t *testing.T) {
 		t.Fatalf("map a page: %v", err)
 	}
 	defer syscall.Munmap(page)
-	a, b := (*Rec64)(unsafe.Pointer(&page[0])), (*Rec128)(unsafe.Pointer(&page[128]))
-	a.Write(&[7]uint64{6: 7})
-	b.Write(&[15]uint64{14: 8})
+	records := []record{
+		rec32{(*Rec32)(unsafe.Pointer(&page[0]))},
+		rec64{(*Rec64)(unsafe.Pointer(&page[64]))},
+		rec128{(*Rec128)(unsafe.Pointer(&page[128]))},
+		rec256{(*Rec256)(unsafe.Pointer(&page[256]))},
+	}
+	last := func(r record) (buf []uint64, last *uint64) {
+		buf = make([]uint64, len(r.words())-1)
+		return buf, &buf[len(buf)-1]
+	}
+	for n, r := range records {
+		src, end := last(r)
+		*end = uint64(n) + 7
+		r.Write(src)
+	}
 	if err := syscall.Mprotect(page, syscall.PROT_READ); err != nil {
 		t.Fatalf("protect the page: %v", err)
 	}
-	var dst64 [7]uint64
-	var dst128 [15]uint64
-	if !a.Read(&dst64) || dst64[6] != 7 {
-		t.Errorf("64 bytes: got %v, want 7 as the last word", dst64)
-	}
-	if !b.Read(&dst128) || dst128[14] != 8 {
-		t.Errorf("128 bytes: got %v, want 8 as the last word", dst128)
+	for n, r := range records {
+		dst, end := last(r)
+		if want := uint64(n) + 7; !r.Read(dst) || *end != want {
+			t.Errorf("%d bytes: got %v, want %d as the last word", 8*len(r.words()), dst, want)
+		}
 	}
 }
 
@@ -233,15 +262,23 @@ func torn(r record, write func(src []uint64), limit time.Duration) (reads uint64
 }
 
 func TestRecordAllocs(t *testing.T) {
-	var a Rec64
-	var b Rec128
+	var a Rec32
+	var b Rec64
+	var c Rec128
+	var d Rec256
+	var buf32 [3]uint64
 	var buf64 [7]uint64
 	var buf128 [15]uint64
+	var buf256 [31]uint64
 	if got := testing.AllocsPerRun(100, func() {
-		a.Write(&buf64)
-		a.Read(&buf64)
-		b.Write(&buf128)
-		b.Read(&buf128)
+		a.Write(&buf32)
+		a.Read(&buf32)
+		b.Write(&buf64)
+		b.Read(&buf64)
+		c.Write(&buf128)
+		c.Read(&buf128)
+		d.Write(&buf256)
+		d.Read(&buf256)
 	}); got != 0 {
 		t.Errorf("got %v allocations, want 0", got)
 	}
@@ -263,4 +300,22 @@ func ExampleRec64() {
 	var got [7]uint64
 	fmt.Println(r.TryRead(&got), got[:2])
 	// Output: true [4 5]
+}
+
+func ExampleRec32() {
+	var r Rec32
+	r.Write(&[3]uint64{6, 7})
+
+	var got [3]uint64
+	fmt.Println(r.Read(&got), got, r.Seq())
+	// Output: true [6 7 0] 2
+}
+
+func ExampleRec256() {
+	var r Rec256
+	r.Write(&[31]uint64{30: 9})
+
+	var got [31]uint64
+	fmt.Println(r.Read(&got), got[30])
+	// Output: true 9
 }

@@ -6,49 +6,50 @@ import (
 	"errors"
 	"fmt"
 	"github.com/kpidd/kpidd/arch"
+	"iter"
 	"math/bits"
 	"sync/atomic"
 	"unsafe"
 )
 
-// Shape of Tree9 and sizes of the memory that it is laid in, in bytes.
+// Shape of Mapped9 and sizes of the memory that it is laid in, in bytes.
 const (
-	Tree9Keys     = 1 << 9 // keys are 0 to Tree9Keys-1
-	Tree9Pages    = 1 << 2 // leaf pages
-	Tree9PageKeys = 1 << 7 // keys of a leaf page
-	Tree9Tags     = 1
+	Mapped9Keys     = 1 << 9 // keys are 0 to Mapped9Keys-1
+	Mapped9Pages    = 1 << 2 // leaf pages
+	Mapped9PageKeys = 1 << 7 // keys of a leaf page
+	Mapped9Tags     = 1
 
-	Tree9PageTagBytes  = 16                                 // one tag's bits of a leaf page
-	Tree9PageSlotBytes = 4 * Tree9PageKeys                  // slot numbers of a leaf page
-	Tree9DirBytes      = (1 + Tree9Tags) * tree9RegionBytes // present bits and the tags' summaries
-	Tree9TagBytes      = Tree9Tags * Tree9Pages * Tree9PageTagBytes
-	Tree9SlotBytes     = Tree9Pages * Tree9PageSlotBytes
+	Mapped9PageTagBytes  = 16                                     // one tag's bits of a leaf page
+	Mapped9PageSlotBytes = 4 * Mapped9PageKeys                    // slot numbers of a leaf page
+	Mapped9DirBytes      = (1 + Mapped9Tags) * mapped9RegionBytes // present bits and the tags' summaries
+	Mapped9TagBytes      = Mapped9Tags * Mapped9Pages * Mapped9PageTagBytes
+	Mapped9SlotBytes     = Mapped9Pages * Mapped9PageSlotBytes
 
-	tree9DirWords    = 1
-	tree9PageWords   = 2
-	tree9RegionBytes = 256 // a bit map of the directory and its distance to the next
+	mapped9DirWords    = 1
+	mapped9PageWords   = 2
+	mapped9RegionBytes = 256 // a bit map of the directory and its distance to the next
 )
 
 // Errors of Insert and InsertNew, to be compared with errors.Is.
 var (
-	ErrTree9Key  = errors.New("radix: key is beyond 9 bits")
-	ErrTree9Slot = errors.New("radix: slot 0 means absent")
+	ErrMapped9Key  = errors.New("radix: key is beyond 9 bits")
+	ErrMapped9Slot = errors.New("radix: slot 0 means absent")
 )
 
-// Tree9Tag names one bit that each entry carries. Methods panic when they are given a
+// Mapped9Tag names one bit that each entry carries. Methods panic when they are given a
 // number that is none of its constants.
-type Tree9Tag int
+type Mapped9Tag int
 
-// The tags of Tree9.
+// The tags of Mapped9.
 const (
-	Tree9TGID Tree9Tag = 0
+	Mapped9TGID Mapped9Tag = 0
 )
 
-// Tree9 has two words of tags a leaf, and one part-filled directory word.
+// Mapped9 has two words of tags a leaf, and one part-filled directory word.
 //
-// Tree9 is a radix tree of two levels, 4 leaf pages of 128 keys, from keys of
+// Mapped9 is a radix tree of two levels, 4 leaf pages of 128 keys, from keys of
 // 9 bits to slot numbers of 32 bits, with one tag. It lies in memory of the
-// caller; NewTree9 makes one, the zero value is none, and it is not copied.
+// caller; NewMapped9 makes one, the zero value is none, and it is not copied.
 //
 // Invariants.
 //
@@ -83,8 +84,8 @@ const (
 //	   at B, which comes before F. Clearing goes the same way up, leaf bit,
 //	   summary, and then the slot, so what is lost first is the entry's tag.
 //
-// Stale reads. A lookup yields the slot at some moment of the call. A walk (Gang,
-// GangAll, NextTagged) reports each entry that is there, and tagged, throughout
+// Stale reads. A lookup yields the slot at some moment of the call. A walk (All,
+// Gang, GangAll, NextTagged) reports each entry that is there, and tagged, throughout
 // the walk exactly once and in order of the keys; others may be reported or not,
 // and a key whose entry was replaced during the walk may come without the tag, so
 // what the slot names must say what it is.
@@ -98,62 +99,62 @@ const (
 //
 // Source: the tagged radix tree of Linux (lib/radix-tree.c), here with a fixed
 // height and bit maps apart from the slots.
-type Tree9 struct {
+type Mapped9 struct {
 	// All fields are immutable; what they point to is atomic.
-	present *[tree9DirWords]uint64                         // a bit per leaf page
-	sums    [Tree9Tags]*[tree9DirWords]uint64              // per tag, a bit per leaf page
-	tags    [Tree9Tags]*[Tree9Pages][tree9PageWords]uint64 // per tag and leaf page, a bit per slot
-	slots   *[Tree9Keys]uint32
-	pairs   *[Tree9Keys / 2]uint64 // the same memory, two slots a word
+	present *[mapped9DirWords]uint64                             // a bit per leaf page
+	sums    [Mapped9Tags]*[mapped9DirWords]uint64                // per tag, a bit per leaf page
+	tags    [Mapped9Tags]*[Mapped9Pages][mapped9PageWords]uint64 // per tag and leaf page, a bit per slot
+	slots   *[Mapped9Keys]uint32
+	pairs   *[Mapped9Keys / 2]uint64 // the same memory, two slots a word
 
 	back func(page int) error // the writer's
 }
 
-// Tree9Memory is the memory that a tree lies in: three regions, each aligned to 8
+// Mapped9Memory is the memory that a tree lies in: three regions, each aligned to 8
 // bytes and at least as long as its constant says, all zeros for an empty tree.
-type Tree9Memory struct {
-	Dir   []byte // Tree9DirBytes
-	Tags  []byte // Tree9TagBytes: tag by tag, page by page
-	Slots []byte // Tree9SlotBytes: page by page
+type Mapped9Memory struct {
+	Dir   []byte // Mapped9DirBytes
+	Tags  []byte // Mapped9TagBytes: tag by tag, page by page
+	Slots []byte // Mapped9SlotBytes: page by page
 }
 
-// Tree9Entry is an entry as the gang walks report it.
-type Tree9Entry struct {
+// Mapped9Entry is an entry as the gang walks report it.
+type Mapped9Entry struct {
 	Key, Slot uint32
 }
 
-// NewTree9 returns a tree over mem, as it stands there. It stores nothing, so mem
+// NewMapped9 returns a tree over mem, as it stands there. It stores nothing, so mem
 // may be a read-only mapping; such a tree must not be written. The writer gives
 // back, which is called before the first store into each leaf page to provide its
 // memory (slots and tags), and whose error makes the insertion fail; nil says that
 // all memory is there. A region that is too short or not aligned is an error.
-func NewTree9(mem Tree9Memory, back func(page int) error) (*Tree9, error) {
-	dir, err := tree9Region("directory", mem.Dir, Tree9DirBytes)
+func NewMapped9(mem Mapped9Memory, back func(page int) error) (*Mapped9, error) {
+	dir, err := mapped9Region("directory", mem.Dir, Mapped9DirBytes)
 	if err != nil {
 		return nil, err
 	}
-	tags, err := tree9Region("tag", mem.Tags, Tree9TagBytes)
+	tags, err := mapped9Region("tag", mem.Tags, Mapped9TagBytes)
 	if err != nil {
 		return nil, err
 	}
-	slots, err := tree9Region("slot", mem.Slots, Tree9SlotBytes)
+	slots, err := mapped9Region("slot", mem.Slots, Mapped9SlotBytes)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tree9{
+	t := &Mapped9{
 		back:    back,
-		pairs:   (*[Tree9Keys / 2]uint64)(slots),
-		present: (*[tree9DirWords]uint64)(dir),
-		slots:   (*[Tree9Keys]uint32)(slots),
+		pairs:   (*[Mapped9Keys / 2]uint64)(slots),
+		present: (*[mapped9DirWords]uint64)(dir),
+		slots:   (*[Mapped9Keys]uint32)(slots),
 	}
-	for tag := range Tree9Tags {
-		t.sums[tag] = (*[tree9DirWords]uint64)(unsafe.Add(dir, (1+tag)*tree9RegionBytes))
-		t.tags[tag] = (*[Tree9Pages][tree9PageWords]uint64)(unsafe.Add(tags, tag*Tree9Pages*Tree9PageTagBytes))
+	for tag := range Mapped9Tags {
+		t.sums[tag] = (*[mapped9DirWords]uint64)(unsafe.Add(dir, (1+tag)*mapped9RegionBytes))
+		t.tags[tag] = (*[Mapped9Pages][mapped9PageWords]uint64)(unsafe.Add(tags, tag*Mapped9Pages*Mapped9PageTagBytes))
 	}
 	return t, nil
 }
 
-func tree9Region(name string, mem []byte, size int) (unsafe.Pointer, error) {
+func mapped9Region(name string, mem []byte, size int) (unsafe.Pointer, error) {
 	if len(mem) < size {
 		return nil, fmt.Errorf("radix: %s region of %d bytes, want %d", name, len(mem), size)
 	}
@@ -166,15 +167,17 @@ func tree9Region(name string, mem []byte, size int) (unsafe.Pointer, error) {
 
 // Lookup returns the slot of key, 0 if it is absent or beyond 9 bits. It is
 // small enough to be inlined.
-func (t *Tree9) Lookup(key uint32) uint32 {
-	if key >= Tree9Keys || !t.hasPage(key>>7) {
+func (t *Mapped9) Lookup(key uint32) uint32 {
+	if key >= Mapped9Keys || !t.hasPage(key>>7) {
 		return 0
 	}
-	return atomic.LoadUint32(&t.slots[key]) // D
+	// &t.slots[key] without its check for nil, which NewMapped9 has made.
+	slot := (*uint32)(unsafe.Add(unsafe.Pointer(t.slots), 4*uintptr(key)))
+	return atomic.LoadUint32(slot) // D
 }
 
 // Pages returns the number of leaf pages that are present.
-func (t *Tree9) Pages() int {
+func (t *Mapped9) Pages() int {
 	n := 0
 	for w := range t.present {
 		n += bits.OnesCount64(atomic.LoadUint64(&t.present[w]))
@@ -182,23 +185,26 @@ func (t *Tree9) Pages() int {
 	return n
 }
 
-func (t *Tree9) hasPage(page uint32) bool {
-	return atomic.LoadUint64(&t.present[page>>6])>>(page&63)&1 != 0 // B
+// hasPage reports whether a page below Mapped9Pages is present.
+func (t *Mapped9) hasPage(page uint32) bool {
+	// &t.present[page>>6] without its checks.
+	word := (*uint64)(unsafe.Add(unsafe.Pointer(t.present), page>>6*8))
+	return atomic.LoadUint64(word)>>(page&63)&1 != 0 // B
 }
 
 // Tagged reports whether key has the tag. Keys that are absent have none.
-func (t *Tree9) Tagged(key uint32, tag Tree9Tag) bool {
-	if key >= Tree9Keys || !t.hasPage(key>>7) {
+func (t *Mapped9) Tagged(key uint32, tag Mapped9Tag) bool {
+	if key >= Mapped9Keys || !t.hasPage(key>>7) {
 		return false
 	}
-	word := &t.tags[tag][key>>7][key%Tree9PageKeys>>6]
-	return atomic.LoadUint64(word)>>(key%Tree9PageKeys&63)&1 != 0 // F
+	word := &t.tags[tag][key>>7][key%Mapped9PageKeys>>6]
+	return atomic.LoadUint64(word)>>(key%Mapped9PageKeys&63)&1 != 0 // F
 }
 
 // NextTagged returns the lowest entry >= from that has the tag. ok is false when
 // there is none up to the end of the keys; the search never wraps.
-func (t *Tree9) NextTagged(from uint32, tag Tree9Tag) (key, slot uint32, ok bool) {
-	if from >= Tree9Keys {
+func (t *Mapped9) NextTagged(from uint32, tag Mapped9Tag) (key, slot uint32, ok bool) {
+	if from >= Mapped9Keys {
 		return 0, 0, false
 	}
 	sum, tags := t.sums[tag], t.tags[tag]
@@ -210,7 +216,7 @@ func (t *Tree9) NextTagged(from uint32, tag Tree9Tag) (key, slot uint32, ok bool
 	}
 	from = (from>>7 + 1) << 7
 	first := from >> 7
-	for w := first >> 6; w < tree9DirWords; w++ {
+	for w := first >> 6; w < mapped9DirWords; w++ {
 		pages := atomic.LoadUint64(&sum[w]) & atomic.LoadUint64(&t.present[w]) & (1<<4 - 1) // B
 		if w == first>>6 {
 			pages &= ^uint64(0) << (first & 63)
@@ -225,19 +231,20 @@ func (t *Tree9) NextTagged(from uint32, tag Tree9Tag) (key, slot uint32, ok bool
 	return 0, 0, false
 }
 
-func (t *Tree9) nextInLeaf(page, from uint32, leaf *[tree9PageWords]uint64) (key, slot uint32, ok bool) {
-	at := max(from, page<<7) % Tree9PageKeys
+func (t *Mapped9) nextInLeaf(page, from uint32, leaf *[mapped9PageWords]uint64) (key, slot uint32, ok bool) {
+	slots := (*[Mapped9PageKeys]uint32)(t.slots[page<<7:])
+	at := max(from, page<<7) % Mapped9PageKeys
 	mask := ^uint64(0) << (at & 63)
-	for i := at >> 6; i < tree9PageWords; i++ {
+	for i := at >> 6; i < mapped9PageWords; i++ {
 		set := atomic.LoadUint64(&leaf[i]) & mask // F
 		mask = ^uint64(0)
 		for ; set != 0; set &= set - 1 {
-			key := page<<7 | i<<6 | uint32(bits.TrailingZeros64(set))
-			slot := atomic.LoadUint32(&t.slots[key]) // D
+			bit := i<<6 | uint32(bits.TrailingZeros64(set))
+			slot := atomic.LoadUint32(&slots[bit%Mapped9PageKeys]) // D
 			if slot == 0 {
 				continue // stale
 			}
-			return key, slot, true
+			return page<<7 | bit, slot, true
 		}
 	}
 	return 0, 0, false
@@ -245,10 +252,10 @@ func (t *Tree9) nextInLeaf(page, from uint32, leaf *[tree9PageWords]uint64) (key
 
 // Gang fills buf with the entries >= from that have the tag, in the order of their
 // keys, and returns their number. While more, the walk resumes at next.
-func (t *Tree9) Gang(from uint32, tag Tree9Tag, buf []Tree9Entry) (n int, next uint32, more bool) {
+func (t *Mapped9) Gang(from uint32, tag Mapped9Tag, buf []Mapped9Entry) (n int, next uint32, more bool) {
 	sum, tags := t.sums[tag], t.tags[tag]
 	first := from >> 7
-	for w := first >> 6; w < tree9DirWords; w++ {
+	for w := first >> 6; w < mapped9DirWords; w++ {
 		pages := atomic.LoadUint64(&sum[w]) & atomic.LoadUint64(&t.present[w]) & (1<<4 - 1) // B
 		if w == first>>6 {
 			pages &= ^uint64(0) << (first & 63)
@@ -257,42 +264,43 @@ func (t *Tree9) Gang(from uint32, tag Tree9Tag, buf []Tree9Entry) (n int, next u
 			page := w<<6 | uint32(bits.TrailingZeros64(pages))
 			got, next := t.gangInLeaf(page, from, &tags[page], buf[n:])
 			n += got
-			if next < Tree9Keys {
+			if next < Mapped9Keys {
 				return n, next, true
 			}
 		}
 	}
-	return n, Tree9Keys, false
+	return n, Mapped9Keys, false
 }
 
-// gangInLeaf is Gang for one page; next is Tree9Keys when buf had room for all.
-func (t *Tree9) gangInLeaf(page, from uint32, leaf *[tree9PageWords]uint64, buf []Tree9Entry) (n int, next uint32) {
-	at := max(from, page<<7) % Tree9PageKeys
+// gangInLeaf is Gang for one page; next is Mapped9Keys when buf had room for all.
+func (t *Mapped9) gangInLeaf(page, from uint32, leaf *[mapped9PageWords]uint64, buf []Mapped9Entry) (n int, next uint32) {
+	slots := (*[Mapped9PageKeys]uint32)(t.slots[page<<7:])
+	at := max(from, page<<7) % Mapped9PageKeys
 	mask := ^uint64(0) << (at & 63)
-	for i := at >> 6; i < tree9PageWords; i++ {
+	for i := at >> 6; i < mapped9PageWords; i++ {
 		set := atomic.LoadUint64(&leaf[i]) & mask // F
 		mask = ^uint64(0)
 		for ; set != 0; set &= set - 1 {
-			key := page<<7 | i<<6 | uint32(bits.TrailingZeros64(set))
-			slot := atomic.LoadUint32(&t.slots[key]) // D
+			bit := i<<6 | uint32(bits.TrailingZeros64(set))
+			slot := atomic.LoadUint32(&slots[bit%Mapped9PageKeys]) // D
 			if slot == 0 {
 				continue // stale
 			}
-			if n == len(buf) {
-				return n, key
+			if n >= len(buf) {
+				return n, page<<7 | bit
 			}
-			buf[n] = Tree9Entry{key, slot}
+			buf[n] = Mapped9Entry{page<<7 | bit, slot}
 			n++
 		}
 	}
-	return n, Tree9Keys
+	return n, Mapped9Keys
 }
 
 // GangAll fills buf with the entries of keys >= from, tagged or not, in the order
 // of their keys, and returns their number. While more, the walk resumes at next.
-func (t *Tree9) GangAll(from uint32, buf []Tree9Entry) (n int, next uint32, more bool) {
+func (t *Mapped9) GangAll(from uint32, buf []Mapped9Entry) (n int, next uint32, more bool) {
 	first := from >> 7
-	for w := first >> 6; w < tree9DirWords; w++ {
+	for w := first >> 6; w < mapped9DirWords; w++ {
 		pages := atomic.LoadUint64(&t.present[w]) & (1<<4 - 1) // B
 		if w == first>>6 {
 			pages &= ^uint64(0) << (first & 63)
@@ -301,16 +309,16 @@ func (t *Tree9) GangAll(from uint32, buf []Tree9Entry) (n int, next uint32, more
 			page := w<<6 | uint32(bits.TrailingZeros64(pages))
 			got, next := t.gangAllInLeaf(page, from, buf[n:])
 			n += got
-			if next < Tree9Keys {
+			if next < Mapped9Keys {
 				return n, next, true
 			}
 		}
 	}
-	return n, Tree9Keys, false
+	return n, Mapped9Keys, false
 }
 
-// gangAllInLeaf is GangAll for one page; next is Tree9Keys when buf had room for all.
-func (t *Tree9) gangAllInLeaf(page, from uint32, buf []Tree9Entry) (n int, next uint32) {
+// gangAllInLeaf is GangAll for one page; next is Mapped9Keys when buf had room for all.
+func (t *Mapped9) gangAllInLeaf(page, from uint32, buf []Mapped9Entry) (n int, next uint32) {
 	key := max(from, page<<7)
 	end := (page + 1) << 7
 	for key < end {
@@ -323,25 +331,42 @@ func (t *Tree9) gangAllInLeaf(page, from uint32, buf []Tree9Entry) (n int, next 
 			if n == len(buf) {
 				return n, key
 			}
-			buf[n] = Tree9Entry{key, slot}
+			buf[n] = Mapped9Entry{key, slot}
 			n++
 		}
 		key++
 	}
-	return n, Tree9Keys
+	return n, Mapped9Keys
 }
 
 // groupEmpty reports whether the 8 slots from key on are all 0. It reads two a
 // load, which any byte order allows, since only zero is looked for.
-func (t *Tree9) groupEmpty(key uint32) bool {
+func (t *Mapped9) groupEmpty(key uint32) bool {
 	pair := key / 2
 	return atomic.LoadUint64(&t.pairs[pair])|atomic.LoadUint64(&t.pairs[pair+1])|atomic.LoadUint64(&t.pairs[pair+2])|atomic.LoadUint64(&t.pairs[pair+3]) == 0
 }
 
+// All returns the walk over the entries that have the tag, for range. Entries may
+// be changed inside the loop; it reads up to 32 entries ahead.
+func (t *Mapped9) All(tag Mapped9Tag) iter.Seq2[uint32, uint32] {
+	return func(yield func(uint32, uint32) bool) {
+		var buf [32]Mapped9Entry
+		for from, more := uint32(0), true; more; {
+			var n int
+			n, from, more = t.Gang(from, tag, buf[:])
+			for _, e := range buf[:n] {
+				if !yield(e.Key, e.Slot) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Insert sets the slot of key and returns the one before, 0 if key was absent. The
-// tags of key stay as they are. On an error nothing has changed: ErrTree9Key,
-// ErrTree9Slot, or that of back, wrapped.
-func (t *Tree9) Insert(key, slot uint32) (old uint32, err error) {
+// tags of key stay as they are. On an error nothing has changed: ErrMapped9Key,
+// ErrMapped9Slot, or that of back, wrapped.
+func (t *Mapped9) Insert(key, slot uint32) (old uint32, err error) {
 	if err := t.admit(key, slot); err != nil {
 		return 0, err
 	}
@@ -352,7 +377,7 @@ func (t *Tree9) Insert(key, slot uint32) (old uint32, err error) {
 
 // InsertNew sets the slot of a key that the caller knows to be absent, without
 // looking. Errors are those of Insert.
-func (t *Tree9) InsertNew(key, slot uint32) error {
+func (t *Mapped9) InsertNew(key, slot uint32) error {
 	if err := t.admit(key, slot); err != nil {
 		return err
 	}
@@ -365,31 +390,31 @@ func (t *Tree9) InsertNew(key, slot uint32) error {
 
 // Delete clears all tags of key, then its slot, and returns the slot, 0 if key was
 // absent. Its leaf page stays present.
-func (t *Tree9) Delete(key uint32) (old uint32) {
+func (t *Mapped9) Delete(key uint32) (old uint32) {
 	old = t.Lookup(key)
 	if old == 0 {
 		return 0
 	}
-	t.ClearTag(key, Tree9TGID)
+	t.ClearTag(key, Mapped9TGID)
 	atomic.StoreUint32(&t.slots[key], 0)
 	return old
 }
 
 // admit checks an insertion and makes sure that its leaf page is present.
-func (t *Tree9) admit(key, slot uint32) error {
-	if key < Tree9Keys && slot != 0 && t.hasPage(key>>7) {
+func (t *Mapped9) admit(key, slot uint32) error {
+	if key < Mapped9Keys && slot != 0 && t.hasPage(key>>7) {
 		return nil
 	}
 	return t.admitSlow(key, slot)
 }
 
 //go:noinline
-func (t *Tree9) admitSlow(key, slot uint32) error {
-	if key >= Tree9Keys {
-		return fmt.Errorf("insert key %d: %w", key, ErrTree9Key)
+func (t *Mapped9) admitSlow(key, slot uint32) error {
+	if key >= Mapped9Keys {
+		return fmt.Errorf("insert key %d: %w", key, ErrMapped9Key)
 	}
 	if slot == 0 {
-		return fmt.Errorf("insert key %d: %w", key, ErrTree9Slot)
+		return fmt.Errorf("insert key %d: %w", key, ErrMapped9Slot)
 	}
 	page := key >> 7
 	if t.back != nil {
@@ -403,11 +428,11 @@ func (t *Tree9) admitSlow(key, slot uint32) error {
 }
 
 // SetTag sets the tag on key, which must be present.
-func (t *Tree9) SetTag(key uint32, tag Tree9Tag) {
+func (t *Mapped9) SetTag(key uint32, tag Mapped9Tag) {
 	if t.Lookup(key) == 0 {
 		panic("radix: I2: tag on empty slot")
 	}
-	page, bit := key>>7, key%Tree9PageKeys
+	page, bit := key>>7, key%Mapped9PageKeys
 	word := &t.tags[tag][page][bit>>6]
 	arch.StoreRelease64(word, atomic.LoadUint64(word)|1<<(bit&63)) // E
 	sum := &t.sums[tag][page>>6]
@@ -417,11 +442,11 @@ func (t *Tree9) SetTag(key uint32, tag Tree9Tag) {
 }
 
 // ClearTag clears the tag on key; nothing happens where it is not set.
-func (t *Tree9) ClearTag(key uint32, tag Tree9Tag) {
+func (t *Mapped9) ClearTag(key uint32, tag Mapped9Tag) {
 	if !t.Tagged(key, tag) {
 		return
 	}
-	page, bit := key>>7, key%Tree9PageKeys
+	page, bit := key>>7, key%Mapped9PageKeys
 	leaf := &t.tags[tag][page]
 	left := atomic.LoadUint64(&leaf[bit>>6]) &^ (1 << (bit & 63))
 	arch.StoreRelease64(&leaf[bit>>6], left)

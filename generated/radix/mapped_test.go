@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/kpidd/kpidd/arch"
 )
 
-func TestEndOfKeys(t *testing.T) {
+func TestMappedEndOfKeys(t *testing.T) {
 	eachShape(t, func(t *testing.T, s shape) {
 		tr := s.new(t, s.memory(), nil)
 		last := s.keys - 1
@@ -265,43 +264,6 @@ func TestHostileMemory(t *testing.T) {
 			tr.Pages()
 		}
 	})
-}
-
-func TestAllocs(t *testing.T) {
-	s := shapes[0]
-	tr, err := NewTree22(s.memory(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	buf := make([]Tree22Entry, 16)
-	if got := testing.AllocsPerRun(100, func() {
-		tr.Insert(70, 1)
-		tr.SetTag(70, Tree22TGID)
-		tr.Lookup(70)
-		tr.NextTagged(0, Tree22TGID)
-		tr.Gang(0, Tree22TGID, buf)
-		tr.GangAll(0, buf)
-		tr.ClearTag(70, Tree22TGID)
-		tr.Delete(70)
-		tr.InsertNew(71, 2)
-		tr.Delete(71)
-	}); got != 0 {
-		t.Errorf("got %v allocations, want 0", got)
-	}
-}
-
-func TestLookupInlines(t *testing.T) {
-	goTool, err := exec.LookPath("go")
-	if err != nil {
-		t.Skip("no go command to ask the compiler")
-	}
-	out, err := exec.Command(goTool, "build", "-gcflags=-m", ".").CombinedOutput()
-	if err != nil {
-		t.Fatalf("go build -gcflags=-m: %v\n%s", err, out)
-	}
-	if want := "can inline (*Tree22).Lookup"; !strings.Contains(string(out), want) {
-		t.Errorf("the compiler does not say %q", want)
-	}
 }
 
 func ExampleTree22() {

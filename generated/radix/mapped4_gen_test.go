@@ -6,53 +6,54 @@ import (
 	"errors"
 	"fmt"
 	"github.com/kpidd/kpidd/arch"
+	"iter"
 	"math/bits"
 	"sync/atomic"
 	"unsafe"
 )
 
-// Shape of Tree4 and sizes of the memory that it is laid in, in bytes.
+// Shape of Mapped4 and sizes of the memory that it is laid in, in bytes.
 const (
-	Tree4Keys     = 1 << 4 // keys are 0 to Tree4Keys-1
-	Tree4Pages    = 1 << 2 // leaf pages
-	Tree4PageKeys = 1 << 2 // keys of a leaf page
-	Tree4Tags     = 4
+	Mapped4Keys     = 1 << 4 // keys are 0 to Mapped4Keys-1
+	Mapped4Pages    = 1 << 2 // leaf pages
+	Mapped4PageKeys = 1 << 2 // keys of a leaf page
+	Mapped4Tags     = 4
 
-	Tree4PageTagBytes  = 8                                  // one tag's bits of a leaf page
-	Tree4PageSlotBytes = 4 * Tree4PageKeys                  // slot numbers of a leaf page
-	Tree4DirBytes      = (1 + Tree4Tags) * tree4RegionBytes // present bits and the tags' summaries
-	Tree4TagBytes      = Tree4Tags * Tree4Pages * Tree4PageTagBytes
-	Tree4SlotBytes     = Tree4Pages * Tree4PageSlotBytes
+	Mapped4PageTagBytes  = 8                                      // one tag's bits of a leaf page
+	Mapped4PageSlotBytes = 4 * Mapped4PageKeys                    // slot numbers of a leaf page
+	Mapped4DirBytes      = (1 + Mapped4Tags) * mapped4RegionBytes // present bits and the tags' summaries
+	Mapped4TagBytes      = Mapped4Tags * Mapped4Pages * Mapped4PageTagBytes
+	Mapped4SlotBytes     = Mapped4Pages * Mapped4PageSlotBytes
 
-	tree4DirWords    = 1
-	tree4PageWords   = 1
-	tree4RegionBytes = 256 // a bit map of the directory and its distance to the next
+	mapped4DirWords    = 1
+	mapped4PageWords   = 1
+	mapped4RegionBytes = 256 // a bit map of the directory and its distance to the next
 )
 
 // Errors of Insert and InsertNew, to be compared with errors.Is.
 var (
-	ErrTree4Key  = errors.New("radix: key is beyond 4 bits")
-	ErrTree4Slot = errors.New("radix: slot 0 means absent")
+	ErrMapped4Key  = errors.New("radix: key is beyond 4 bits")
+	ErrMapped4Slot = errors.New("radix: slot 0 means absent")
 )
 
-// Tree4Tag names one bit that each entry carries. Methods panic when they are given a
+// Mapped4Tag names one bit that each entry carries. Methods panic when they are given a
 // number that is none of its constants.
-type Tree4Tag int
+type Mapped4Tag int
 
-// The tags of Tree4.
+// The tags of Mapped4.
 const (
-	Tree4TGID Tree4Tag = 0
-	Tree4Odd  Tree4Tag = 1
-	Tree4High Tree4Tag = 2
-	Tree4Last Tree4Tag = 3
+	Mapped4TGID Mapped4Tag = 0
+	Mapped4Odd  Mapped4Tag = 1
+	Mapped4High Mapped4Tag = 2
+	Mapped4Last Mapped4Tag = 3
 )
 
-// Tree4 is small and hostile: every border is near, and its bit maps fill only
+// Mapped4 is small and hostile: every border is near, and its bit maps fill only
 // part of a word.
 //
-// Tree4 is a radix tree of two levels, 4 leaf pages of 4 keys, from keys of
+// Mapped4 is a radix tree of two levels, 4 leaf pages of 4 keys, from keys of
 // 4 bits to slot numbers of 32 bits, with 4 tags. It lies in memory of the
-// caller; NewTree4 makes one, the zero value is none, and it is not copied.
+// caller; NewMapped4 makes one, the zero value is none, and it is not copied.
 //
 // Invariants.
 //
@@ -87,8 +88,8 @@ const (
 //	   at B, which comes before F. Clearing goes the same way up, leaf bit,
 //	   summary, and then the slot, so what is lost first is the entry's tag.
 //
-// Stale reads. A lookup yields the slot at some moment of the call. A walk (Gang,
-// GangAll, NextTagged) reports each entry that is there, and tagged, throughout
+// Stale reads. A lookup yields the slot at some moment of the call. A walk (All,
+// Gang, GangAll, NextTagged) reports each entry that is there, and tagged, throughout
 // the walk exactly once and in order of the keys; others may be reported or not,
 // and a key whose entry was replaced during the walk may come without the tag, so
 // what the slot names must say what it is.
@@ -102,62 +103,62 @@ const (
 //
 // Source: the tagged radix tree of Linux (lib/radix-tree.c), here with a fixed
 // height and bit maps apart from the slots.
-type Tree4 struct {
+type Mapped4 struct {
 	// All fields are immutable; what they point to is atomic.
-	present *[tree4DirWords]uint64                         // a bit per leaf page
-	sums    [Tree4Tags]*[tree4DirWords]uint64              // per tag, a bit per leaf page
-	tags    [Tree4Tags]*[Tree4Pages][tree4PageWords]uint64 // per tag and leaf page, a bit per slot
-	slots   *[Tree4Keys]uint32
-	pairs   *[Tree4Keys / 2]uint64 // the same memory, two slots a word
+	present *[mapped4DirWords]uint64                             // a bit per leaf page
+	sums    [Mapped4Tags]*[mapped4DirWords]uint64                // per tag, a bit per leaf page
+	tags    [Mapped4Tags]*[Mapped4Pages][mapped4PageWords]uint64 // per tag and leaf page, a bit per slot
+	slots   *[Mapped4Keys]uint32
+	pairs   *[Mapped4Keys / 2]uint64 // the same memory, two slots a word
 
 	back func(page int) error // the writer's
 }
 
-// Tree4Memory is the memory that a tree lies in: three regions, each aligned to 8
+// Mapped4Memory is the memory that a tree lies in: three regions, each aligned to 8
 // bytes and at least as long as its constant says, all zeros for an empty tree.
-type Tree4Memory struct {
-	Dir   []byte // Tree4DirBytes
-	Tags  []byte // Tree4TagBytes: tag by tag, page by page
-	Slots []byte // Tree4SlotBytes: page by page
+type Mapped4Memory struct {
+	Dir   []byte // Mapped4DirBytes
+	Tags  []byte // Mapped4TagBytes: tag by tag, page by page
+	Slots []byte // Mapped4SlotBytes: page by page
 }
 
-// Tree4Entry is an entry as the gang walks report it.
-type Tree4Entry struct {
+// Mapped4Entry is an entry as the gang walks report it.
+type Mapped4Entry struct {
 	Key, Slot uint32
 }
 
-// NewTree4 returns a tree over mem, as it stands there. It stores nothing, so mem
+// NewMapped4 returns a tree over mem, as it stands there. It stores nothing, so mem
 // may be a read-only mapping; such a tree must not be written. The writer gives
 // back, which is called before the first store into each leaf page to provide its
 // memory (slots and tags), and whose error makes the insertion fail; nil says that
 // all memory is there. A region that is too short or not aligned is an error.
-func NewTree4(mem Tree4Memory, back func(page int) error) (*Tree4, error) {
-	dir, err := tree4Region("directory", mem.Dir, Tree4DirBytes)
+func NewMapped4(mem Mapped4Memory, back func(page int) error) (*Mapped4, error) {
+	dir, err := mapped4Region("directory", mem.Dir, Mapped4DirBytes)
 	if err != nil {
 		return nil, err
 	}
-	tags, err := tree4Region("tag", mem.Tags, Tree4TagBytes)
+	tags, err := mapped4Region("tag", mem.Tags, Mapped4TagBytes)
 	if err != nil {
 		return nil, err
 	}
-	slots, err := tree4Region("slot", mem.Slots, Tree4SlotBytes)
+	slots, err := mapped4Region("slot", mem.Slots, Mapped4SlotBytes)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tree4{
+	t := &Mapped4{
 		back:    back,
-		pairs:   (*[Tree4Keys / 2]uint64)(slots),
-		present: (*[tree4DirWords]uint64)(dir),
-		slots:   (*[Tree4Keys]uint32)(slots),
+		pairs:   (*[Mapped4Keys / 2]uint64)(slots),
+		present: (*[mapped4DirWords]uint64)(dir),
+		slots:   (*[Mapped4Keys]uint32)(slots),
 	}
-	for tag := range Tree4Tags {
-		t.sums[tag] = (*[tree4DirWords]uint64)(unsafe.Add(dir, (1+tag)*tree4RegionBytes))
-		t.tags[tag] = (*[Tree4Pages][tree4PageWords]uint64)(unsafe.Add(tags, tag*Tree4Pages*Tree4PageTagBytes))
+	for tag := range Mapped4Tags {
+		t.sums[tag] = (*[mapped4DirWords]uint64)(unsafe.Add(dir, (1+tag)*mapped4RegionBytes))
+		t.tags[tag] = (*[Mapped4Pages][mapped4PageWords]uint64)(unsafe.Add(tags, tag*Mapped4Pages*Mapped4PageTagBytes))
 	}
 	return t, nil
 }
 
-func tree4Region(name string, mem []byte, size int) (unsafe.Pointer, error) {
+func mapped4Region(name string, mem []byte, size int) (unsafe.Pointer, error) {
 	if len(mem) < size {
 		return nil, fmt.Errorf("radix: %s region of %d bytes, want %d", name, len(mem), size)
 	}
@@ -170,15 +171,17 @@ func tree4Region(name string, mem []byte, size int) (unsafe.Pointer, error) {
 
 // Lookup returns the slot of key, 0 if it is absent or beyond 4 bits. It is
 // small enough to be inlined.
-func (t *Tree4) Lookup(key uint32) uint32 {
-	if key >= Tree4Keys || !t.hasPage(key>>2) {
+func (t *Mapped4) Lookup(key uint32) uint32 {
+	if key >= Mapped4Keys || !t.hasPage(key>>2) {
 		return 0
 	}
-	return atomic.LoadUint32(&t.slots[key]) // D
+	// &t.slots[key] without its check for nil, which NewMapped4 has made.
+	slot := (*uint32)(unsafe.Add(unsafe.Pointer(t.slots), 4*uintptr(key)))
+	return atomic.LoadUint32(slot) // D
 }
 
 // Pages returns the number of leaf pages that are present.
-func (t *Tree4) Pages() int {
+func (t *Mapped4) Pages() int {
 	n := 0
 	for w := range t.present {
 		n += bits.OnesCount64(atomic.LoadUint64(&t.present[w]))
@@ -186,23 +189,26 @@ func (t *Tree4) Pages() int {
 	return n
 }
 
-func (t *Tree4) hasPage(page uint32) bool {
-	return atomic.LoadUint64(&t.present[page>>6])>>(page&63)&1 != 0 // B
+// hasPage reports whether a page below Mapped4Pages is present.
+func (t *Mapped4) hasPage(page uint32) bool {
+	// &t.present[page>>6] without its checks.
+	word := (*uint64)(unsafe.Add(unsafe.Pointer(t.present), page>>6*8))
+	return atomic.LoadUint64(word)>>(page&63)&1 != 0 // B
 }
 
 // Tagged reports whether key has the tag. Keys that are absent have none.
-func (t *Tree4) Tagged(key uint32, tag Tree4Tag) bool {
-	if key >= Tree4Keys || !t.hasPage(key>>2) {
+func (t *Mapped4) Tagged(key uint32, tag Mapped4Tag) bool {
+	if key >= Mapped4Keys || !t.hasPage(key>>2) {
 		return false
 	}
-	word := &t.tags[tag][key>>2][key%Tree4PageKeys>>6]
-	return atomic.LoadUint64(word)>>(key%Tree4PageKeys&63)&1 != 0 // F
+	word := &t.tags[tag][key>>2][key%Mapped4PageKeys>>6]
+	return atomic.LoadUint64(word)>>(key%Mapped4PageKeys&63)&1 != 0 // F
 }
 
 // NextTagged returns the lowest entry >= from that has the tag. ok is false when
 // there is none up to the end of the keys; the search never wraps.
-func (t *Tree4) NextTagged(from uint32, tag Tree4Tag) (key, slot uint32, ok bool) {
-	if from >= Tree4Keys {
+func (t *Mapped4) NextTagged(from uint32, tag Mapped4Tag) (key, slot uint32, ok bool) {
+	if from >= Mapped4Keys {
 		return 0, 0, false
 	}
 	sum, tags := t.sums[tag], t.tags[tag]
@@ -214,7 +220,7 @@ func (t *Tree4) NextTagged(from uint32, tag Tree4Tag) (key, slot uint32, ok bool
 	}
 	from = (from>>2 + 1) << 2
 	first := from >> 2
-	for w := first >> 6; w < tree4DirWords; w++ {
+	for w := first >> 6; w < mapped4DirWords; w++ {
 		pages := atomic.LoadUint64(&sum[w]) & atomic.LoadUint64(&t.present[w]) & (1<<4 - 1) // B
 		if w == first>>6 {
 			pages &= ^uint64(0) << (first & 63)
@@ -229,19 +235,20 @@ func (t *Tree4) NextTagged(from uint32, tag Tree4Tag) (key, slot uint32, ok bool
 	return 0, 0, false
 }
 
-func (t *Tree4) nextInLeaf(page, from uint32, leaf *[tree4PageWords]uint64) (key, slot uint32, ok bool) {
-	at := max(from, page<<2) % Tree4PageKeys
+func (t *Mapped4) nextInLeaf(page, from uint32, leaf *[mapped4PageWords]uint64) (key, slot uint32, ok bool) {
+	slots := (*[Mapped4PageKeys]uint32)(t.slots[page<<2:])
+	at := max(from, page<<2) % Mapped4PageKeys
 	mask := ^uint64(0) << (at & 63)
-	for i := at >> 6; i < tree4PageWords; i++ {
+	for i := at >> 6; i < mapped4PageWords; i++ {
 		set := atomic.LoadUint64(&leaf[i]) & mask & (1<<4 - 1) // F
 		mask = ^uint64(0)
 		for ; set != 0; set &= set - 1 {
-			key := page<<2 | i<<6 | uint32(bits.TrailingZeros64(set))
-			slot := atomic.LoadUint32(&t.slots[key]) // D
+			bit := i<<6 | uint32(bits.TrailingZeros64(set))
+			slot := atomic.LoadUint32(&slots[bit%Mapped4PageKeys]) // D
 			if slot == 0 {
 				continue // stale
 			}
-			return key, slot, true
+			return page<<2 | bit, slot, true
 		}
 	}
 	return 0, 0, false
@@ -249,10 +256,10 @@ func (t *Tree4) nextInLeaf(page, from uint32, leaf *[tree4PageWords]uint64) (key
 
 // Gang fills buf with the entries >= from that have the tag, in the order of their
 // keys, and returns their number. While more, the walk resumes at next.
-func (t *Tree4) Gang(from uint32, tag Tree4Tag, buf []Tree4Entry) (n int, next uint32, more bool) {
+func (t *Mapped4) Gang(from uint32, tag Mapped4Tag, buf []Mapped4Entry) (n int, next uint32, more bool) {
 	sum, tags := t.sums[tag], t.tags[tag]
 	first := from >> 2
-	for w := first >> 6; w < tree4DirWords; w++ {
+	for w := first >> 6; w < mapped4DirWords; w++ {
 		pages := atomic.LoadUint64(&sum[w]) & atomic.LoadUint64(&t.present[w]) & (1<<4 - 1) // B
 		if w == first>>6 {
 			pages &= ^uint64(0) << (first & 63)
@@ -261,42 +268,43 @@ func (t *Tree4) Gang(from uint32, tag Tree4Tag, buf []Tree4Entry) (n int, next u
 			page := w<<6 | uint32(bits.TrailingZeros64(pages))
 			got, next := t.gangInLeaf(page, from, &tags[page], buf[n:])
 			n += got
-			if next < Tree4Keys {
+			if next < Mapped4Keys {
 				return n, next, true
 			}
 		}
 	}
-	return n, Tree4Keys, false
+	return n, Mapped4Keys, false
 }
 
-// gangInLeaf is Gang for one page; next is Tree4Keys when buf had room for all.
-func (t *Tree4) gangInLeaf(page, from uint32, leaf *[tree4PageWords]uint64, buf []Tree4Entry) (n int, next uint32) {
-	at := max(from, page<<2) % Tree4PageKeys
+// gangInLeaf is Gang for one page; next is Mapped4Keys when buf had room for all.
+func (t *Mapped4) gangInLeaf(page, from uint32, leaf *[mapped4PageWords]uint64, buf []Mapped4Entry) (n int, next uint32) {
+	slots := (*[Mapped4PageKeys]uint32)(t.slots[page<<2:])
+	at := max(from, page<<2) % Mapped4PageKeys
 	mask := ^uint64(0) << (at & 63)
-	for i := at >> 6; i < tree4PageWords; i++ {
+	for i := at >> 6; i < mapped4PageWords; i++ {
 		set := atomic.LoadUint64(&leaf[i]) & mask & (1<<4 - 1) // F
 		mask = ^uint64(0)
 		for ; set != 0; set &= set - 1 {
-			key := page<<2 | i<<6 | uint32(bits.TrailingZeros64(set))
-			slot := atomic.LoadUint32(&t.slots[key]) // D
+			bit := i<<6 | uint32(bits.TrailingZeros64(set))
+			slot := atomic.LoadUint32(&slots[bit%Mapped4PageKeys]) // D
 			if slot == 0 {
 				continue // stale
 			}
-			if n == len(buf) {
-				return n, key
+			if n >= len(buf) {
+				return n, page<<2 | bit
 			}
-			buf[n] = Tree4Entry{key, slot}
+			buf[n] = Mapped4Entry{page<<2 | bit, slot}
 			n++
 		}
 	}
-	return n, Tree4Keys
+	return n, Mapped4Keys
 }
 
 // GangAll fills buf with the entries of keys >= from, tagged or not, in the order
 // of their keys, and returns their number. While more, the walk resumes at next.
-func (t *Tree4) GangAll(from uint32, buf []Tree4Entry) (n int, next uint32, more bool) {
+func (t *Mapped4) GangAll(from uint32, buf []Mapped4Entry) (n int, next uint32, more bool) {
 	first := from >> 2
-	for w := first >> 6; w < tree4DirWords; w++ {
+	for w := first >> 6; w < mapped4DirWords; w++ {
 		pages := atomic.LoadUint64(&t.present[w]) & (1<<4 - 1) // B
 		if w == first>>6 {
 			pages &= ^uint64(0) << (first & 63)
@@ -305,16 +313,16 @@ func (t *Tree4) GangAll(from uint32, buf []Tree4Entry) (n int, next uint32, more
 			page := w<<6 | uint32(bits.TrailingZeros64(pages))
 			got, next := t.gangAllInLeaf(page, from, buf[n:])
 			n += got
-			if next < Tree4Keys {
+			if next < Mapped4Keys {
 				return n, next, true
 			}
 		}
 	}
-	return n, Tree4Keys, false
+	return n, Mapped4Keys, false
 }
 
-// gangAllInLeaf is GangAll for one page; next is Tree4Keys when buf had room for all.
-func (t *Tree4) gangAllInLeaf(page, from uint32, buf []Tree4Entry) (n int, next uint32) {
+// gangAllInLeaf is GangAll for one page; next is Mapped4Keys when buf had room for all.
+func (t *Mapped4) gangAllInLeaf(page, from uint32, buf []Mapped4Entry) (n int, next uint32) {
 	key := max(from, page<<2)
 	end := (page + 1) << 2
 	for key < end {
@@ -327,25 +335,42 @@ func (t *Tree4) gangAllInLeaf(page, from uint32, buf []Tree4Entry) (n int, next 
 			if n == len(buf) {
 				return n, key
 			}
-			buf[n] = Tree4Entry{key, slot}
+			buf[n] = Mapped4Entry{key, slot}
 			n++
 		}
 		key++
 	}
-	return n, Tree4Keys
+	return n, Mapped4Keys
 }
 
 // groupEmpty reports whether the 4 slots from key on are all 0. It reads two a
 // load, which any byte order allows, since only zero is looked for.
-func (t *Tree4) groupEmpty(key uint32) bool {
+func (t *Mapped4) groupEmpty(key uint32) bool {
 	pair := key / 2
 	return atomic.LoadUint64(&t.pairs[pair])|atomic.LoadUint64(&t.pairs[pair+1]) == 0
 }
 
+// All returns the walk over the entries that have the tag, for range. Entries may
+// be changed inside the loop; it reads up to 32 entries ahead.
+func (t *Mapped4) All(tag Mapped4Tag) iter.Seq2[uint32, uint32] {
+	return func(yield func(uint32, uint32) bool) {
+		var buf [32]Mapped4Entry
+		for from, more := uint32(0), true; more; {
+			var n int
+			n, from, more = t.Gang(from, tag, buf[:])
+			for _, e := range buf[:n] {
+				if !yield(e.Key, e.Slot) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Insert sets the slot of key and returns the one before, 0 if key was absent. The
-// tags of key stay as they are. On an error nothing has changed: ErrTree4Key,
-// ErrTree4Slot, or that of back, wrapped.
-func (t *Tree4) Insert(key, slot uint32) (old uint32, err error) {
+// tags of key stay as they are. On an error nothing has changed: ErrMapped4Key,
+// ErrMapped4Slot, or that of back, wrapped.
+func (t *Mapped4) Insert(key, slot uint32) (old uint32, err error) {
 	if err := t.admit(key, slot); err != nil {
 		return 0, err
 	}
@@ -356,7 +381,7 @@ func (t *Tree4) Insert(key, slot uint32) (old uint32, err error) {
 
 // InsertNew sets the slot of a key that the caller knows to be absent, without
 // looking. Errors are those of Insert.
-func (t *Tree4) InsertNew(key, slot uint32) error {
+func (t *Mapped4) InsertNew(key, slot uint32) error {
 	if err := t.admit(key, slot); err != nil {
 		return err
 	}
@@ -369,34 +394,34 @@ func (t *Tree4) InsertNew(key, slot uint32) error {
 
 // Delete clears all tags of key, then its slot, and returns the slot, 0 if key was
 // absent. Its leaf page stays present.
-func (t *Tree4) Delete(key uint32) (old uint32) {
+func (t *Mapped4) Delete(key uint32) (old uint32) {
 	old = t.Lookup(key)
 	if old == 0 {
 		return 0
 	}
-	t.ClearTag(key, Tree4TGID)
-	t.ClearTag(key, Tree4Odd)
-	t.ClearTag(key, Tree4High)
-	t.ClearTag(key, Tree4Last)
+	t.ClearTag(key, Mapped4TGID)
+	t.ClearTag(key, Mapped4Odd)
+	t.ClearTag(key, Mapped4High)
+	t.ClearTag(key, Mapped4Last)
 	atomic.StoreUint32(&t.slots[key], 0)
 	return old
 }
 
 // admit checks an insertion and makes sure that its leaf page is present.
-func (t *Tree4) admit(key, slot uint32) error {
-	if key < Tree4Keys && slot != 0 && t.hasPage(key>>2) {
+func (t *Mapped4) admit(key, slot uint32) error {
+	if key < Mapped4Keys && slot != 0 && t.hasPage(key>>2) {
 		return nil
 	}
 	return t.admitSlow(key, slot)
 }
 
 //go:noinline
-func (t *Tree4) admitSlow(key, slot uint32) error {
-	if key >= Tree4Keys {
-		return fmt.Errorf("insert key %d: %w", key, ErrTree4Key)
+func (t *Mapped4) admitSlow(key, slot uint32) error {
+	if key >= Mapped4Keys {
+		return fmt.Errorf("insert key %d: %w", key, ErrMapped4Key)
 	}
 	if slot == 0 {
-		return fmt.Errorf("insert key %d: %w", key, ErrTree4Slot)
+		return fmt.Errorf("insert key %d: %w", key, ErrMapped4Slot)
 	}
 	page := key >> 2
 	if t.back != nil {
@@ -410,11 +435,11 @@ func (t *Tree4) admitSlow(key, slot uint32) error {
 }
 
 // SetTag sets the tag on key, which must be present.
-func (t *Tree4) SetTag(key uint32, tag Tree4Tag) {
+func (t *Mapped4) SetTag(key uint32, tag Mapped4Tag) {
 	if t.Lookup(key) == 0 {
 		panic("radix: I2: tag on empty slot")
 	}
-	page, bit := key>>2, key%Tree4PageKeys
+	page, bit := key>>2, key%Mapped4PageKeys
 	word := &t.tags[tag][page][bit>>6]
 	arch.StoreRelease64(word, atomic.LoadUint64(word)|1<<(bit&63)) // E
 	sum := &t.sums[tag][page>>6]
@@ -424,11 +449,11 @@ func (t *Tree4) SetTag(key uint32, tag Tree4Tag) {
 }
 
 // ClearTag clears the tag on key; nothing happens where it is not set.
-func (t *Tree4) ClearTag(key uint32, tag Tree4Tag) {
+func (t *Mapped4) ClearTag(key uint32, tag Mapped4Tag) {
 	if !t.Tagged(key, tag) {
 		return
 	}
-	page, bit := key>>2, key%Tree4PageKeys
+	page, bit := key>>2, key%Mapped4PageKeys
 	leaf := &t.tags[tag][page]
 	left := atomic.LoadUint64(&leaf[bit>>6]) &^ (1 << (bit & 63))
 	arch.StoreRelease64(&leaf[bit>>6], left)

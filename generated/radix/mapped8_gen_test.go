@@ -6,40 +6,41 @@ import (
 	"errors"
 	"fmt"
 	"github.com/kpidd/kpidd/arch"
+	"iter"
 	"math/bits"
 	"sync/atomic"
 	"unsafe"
 )
 
-// Shape of Tree8 and sizes of the memory that it is laid in, in bytes.
+// Shape of Mapped8 and sizes of the memory that it is laid in, in bytes.
 const (
-	Tree8Keys     = 1 << 8 // keys are 0 to Tree8Keys-1
-	Tree8Pages    = 1 << 3 // leaf pages
-	Tree8PageKeys = 1 << 5 // keys of a leaf page
-	Tree8Tags     = 0
+	Mapped8Keys     = 1 << 8 // keys are 0 to Mapped8Keys-1
+	Mapped8Pages    = 1 << 3 // leaf pages
+	Mapped8PageKeys = 1 << 5 // keys of a leaf page
+	Mapped8Tags     = 0
 
-	Tree8PageTagBytes  = 8                                  // one tag's bits of a leaf page
-	Tree8PageSlotBytes = 4 * Tree8PageKeys                  // slot numbers of a leaf page
-	Tree8DirBytes      = (1 + Tree8Tags) * tree8RegionBytes // present bits and the tags' summaries
-	Tree8TagBytes      = Tree8Tags * Tree8Pages * Tree8PageTagBytes
-	Tree8SlotBytes     = Tree8Pages * Tree8PageSlotBytes
+	Mapped8PageTagBytes  = 8                                      // one tag's bits of a leaf page
+	Mapped8PageSlotBytes = 4 * Mapped8PageKeys                    // slot numbers of a leaf page
+	Mapped8DirBytes      = (1 + Mapped8Tags) * mapped8RegionBytes // present bits and the tags' summaries
+	Mapped8TagBytes      = Mapped8Tags * Mapped8Pages * Mapped8PageTagBytes
+	Mapped8SlotBytes     = Mapped8Pages * Mapped8PageSlotBytes
 
-	tree8DirWords    = 1
-	tree8PageWords   = 1
-	tree8RegionBytes = 256 // a bit map of the directory and its distance to the next
+	mapped8DirWords    = 1
+	mapped8PageWords   = 1
+	mapped8RegionBytes = 256 // a bit map of the directory and its distance to the next
 )
 
 // Errors of Insert and InsertNew, to be compared with errors.Is.
 var (
-	ErrTree8Key  = errors.New("radix: key is beyond 8 bits")
-	ErrTree8Slot = errors.New("radix: slot 0 means absent")
+	ErrMapped8Key  = errors.New("radix: key is beyond 8 bits")
+	ErrMapped8Slot = errors.New("radix: slot 0 means absent")
 )
 
-// Tree8 has no tags.
+// Mapped8 has no tags.
 //
-// Tree8 is a radix tree of two levels, 8 leaf pages of 32 keys, from keys of
+// Mapped8 is a radix tree of two levels, 8 leaf pages of 32 keys, from keys of
 // 8 bits to slot numbers of 32 bits, with no tags. It lies in memory of the
-// caller; NewTree8 makes one, the zero value is none, and it is not copied.
+// caller; NewMapped8 makes one, the zero value is none, and it is not copied.
 //
 // Invariants.
 //
@@ -74,8 +75,8 @@ var (
 //	   at B, which comes before F. Clearing goes the same way up, leaf bit,
 //	   summary, and then the slot, so what is lost first is the entry's tag.
 //
-// Stale reads. A lookup yields the slot at some moment of the call. A walk (Gang,
-// GangAll, NextTagged) reports each entry that is there, and tagged, throughout
+// Stale reads. A lookup yields the slot at some moment of the call. A walk (All,
+// Gang, GangAll, NextTagged) reports each entry that is there, and tagged, throughout
 // the walk exactly once and in order of the keys; others may be reported or not,
 // and a key whose entry was replaced during the walk may come without the tag, so
 // what the slot names must say what it is.
@@ -89,51 +90,51 @@ var (
 //
 // Source: the tagged radix tree of Linux (lib/radix-tree.c), here with a fixed
 // height and bit maps apart from the slots.
-type Tree8 struct {
+type Mapped8 struct {
 	// All fields are immutable; what they point to is atomic.
-	present *[tree8DirWords]uint64 // a bit per leaf page
-	slots   *[Tree8Keys]uint32
-	pairs   *[Tree8Keys / 2]uint64 // the same memory, two slots a word
+	present *[mapped8DirWords]uint64 // a bit per leaf page
+	slots   *[Mapped8Keys]uint32
+	pairs   *[Mapped8Keys / 2]uint64 // the same memory, two slots a word
 
 	back func(page int) error // the writer's
 }
 
-// Tree8Memory is the memory that a tree lies in: three regions, each aligned to 8
+// Mapped8Memory is the memory that a tree lies in: three regions, each aligned to 8
 // bytes and at least as long as its constant says, all zeros for an empty tree.
-type Tree8Memory struct {
-	Dir   []byte // Tree8DirBytes
-	Slots []byte // Tree8SlotBytes: page by page
+type Mapped8Memory struct {
+	Dir   []byte // Mapped8DirBytes
+	Slots []byte // Mapped8SlotBytes: page by page
 }
 
-// Tree8Entry is an entry as the gang walks report it.
-type Tree8Entry struct {
+// Mapped8Entry is an entry as the gang walks report it.
+type Mapped8Entry struct {
 	Key, Slot uint32
 }
 
-// NewTree8 returns a tree over mem, as it stands there. It stores nothing, so mem
+// NewMapped8 returns a tree over mem, as it stands there. It stores nothing, so mem
 // may be a read-only mapping; such a tree must not be written. The writer gives
 // back, which is called before the first store into each leaf page to provide its
 // memory (slots and tags), and whose error makes the insertion fail; nil says that
 // all memory is there. A region that is too short or not aligned is an error.
-func NewTree8(mem Tree8Memory, back func(page int) error) (*Tree8, error) {
-	dir, err := tree8Region("directory", mem.Dir, Tree8DirBytes)
+func NewMapped8(mem Mapped8Memory, back func(page int) error) (*Mapped8, error) {
+	dir, err := mapped8Region("directory", mem.Dir, Mapped8DirBytes)
 	if err != nil {
 		return nil, err
 	}
-	slots, err := tree8Region("slot", mem.Slots, Tree8SlotBytes)
+	slots, err := mapped8Region("slot", mem.Slots, Mapped8SlotBytes)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tree8{
+	t := &Mapped8{
 		back:    back,
-		pairs:   (*[Tree8Keys / 2]uint64)(slots),
-		present: (*[tree8DirWords]uint64)(dir),
-		slots:   (*[Tree8Keys]uint32)(slots),
+		pairs:   (*[Mapped8Keys / 2]uint64)(slots),
+		present: (*[mapped8DirWords]uint64)(dir),
+		slots:   (*[Mapped8Keys]uint32)(slots),
 	}
 	return t, nil
 }
 
-func tree8Region(name string, mem []byte, size int) (unsafe.Pointer, error) {
+func mapped8Region(name string, mem []byte, size int) (unsafe.Pointer, error) {
 	if len(mem) < size {
 		return nil, fmt.Errorf("radix: %s region of %d bytes, want %d", name, len(mem), size)
 	}
@@ -146,15 +147,17 @@ func tree8Region(name string, mem []byte, size int) (unsafe.Pointer, error) {
 
 // Lookup returns the slot of key, 0 if it is absent or beyond 8 bits. It is
 // small enough to be inlined.
-func (t *Tree8) Lookup(key uint32) uint32 {
-	if key >= Tree8Keys || !t.hasPage(key>>5) {
+func (t *Mapped8) Lookup(key uint32) uint32 {
+	if key >= Mapped8Keys || !t.hasPage(key>>5) {
 		return 0
 	}
-	return atomic.LoadUint32(&t.slots[key]) // D
+	// &t.slots[key] without its check for nil, which NewMapped8 has made.
+	slot := (*uint32)(unsafe.Add(unsafe.Pointer(t.slots), 4*uintptr(key)))
+	return atomic.LoadUint32(slot) // D
 }
 
 // Pages returns the number of leaf pages that are present.
-func (t *Tree8) Pages() int {
+func (t *Mapped8) Pages() int {
 	n := 0
 	for w := range t.present {
 		n += bits.OnesCount64(atomic.LoadUint64(&t.present[w]))
@@ -162,15 +165,18 @@ func (t *Tree8) Pages() int {
 	return n
 }
 
-func (t *Tree8) hasPage(page uint32) bool {
-	return atomic.LoadUint64(&t.present[page>>6])>>(page&63)&1 != 0 // B
+// hasPage reports whether a page below Mapped8Pages is present.
+func (t *Mapped8) hasPage(page uint32) bool {
+	// &t.present[page>>6] without its checks.
+	word := (*uint64)(unsafe.Add(unsafe.Pointer(t.present), page>>6*8))
+	return atomic.LoadUint64(word)>>(page&63)&1 != 0 // B
 }
 
 // GangAll fills buf with the entries of keys >= from, tagged or not, in the order
 // of their keys, and returns their number. While more, the walk resumes at next.
-func (t *Tree8) GangAll(from uint32, buf []Tree8Entry) (n int, next uint32, more bool) {
+func (t *Mapped8) GangAll(from uint32, buf []Mapped8Entry) (n int, next uint32, more bool) {
 	first := from >> 5
-	for w := first >> 6; w < tree8DirWords; w++ {
+	for w := first >> 6; w < mapped8DirWords; w++ {
 		pages := atomic.LoadUint64(&t.present[w]) & (1<<8 - 1) // B
 		if w == first>>6 {
 			pages &= ^uint64(0) << (first & 63)
@@ -179,16 +185,16 @@ func (t *Tree8) GangAll(from uint32, buf []Tree8Entry) (n int, next uint32, more
 			page := w<<6 | uint32(bits.TrailingZeros64(pages))
 			got, next := t.gangAllInLeaf(page, from, buf[n:])
 			n += got
-			if next < Tree8Keys {
+			if next < Mapped8Keys {
 				return n, next, true
 			}
 		}
 	}
-	return n, Tree8Keys, false
+	return n, Mapped8Keys, false
 }
 
-// gangAllInLeaf is GangAll for one page; next is Tree8Keys when buf had room for all.
-func (t *Tree8) gangAllInLeaf(page, from uint32, buf []Tree8Entry) (n int, next uint32) {
+// gangAllInLeaf is GangAll for one page; next is Mapped8Keys when buf had room for all.
+func (t *Mapped8) gangAllInLeaf(page, from uint32, buf []Mapped8Entry) (n int, next uint32) {
 	key := max(from, page<<5)
 	end := (page + 1) << 5
 	for key < end {
@@ -201,25 +207,42 @@ func (t *Tree8) gangAllInLeaf(page, from uint32, buf []Tree8Entry) (n int, next 
 			if n == len(buf) {
 				return n, key
 			}
-			buf[n] = Tree8Entry{key, slot}
+			buf[n] = Mapped8Entry{key, slot}
 			n++
 		}
 		key++
 	}
-	return n, Tree8Keys
+	return n, Mapped8Keys
 }
 
 // groupEmpty reports whether the 8 slots from key on are all 0. It reads two a
 // load, which any byte order allows, since only zero is looked for.
-func (t *Tree8) groupEmpty(key uint32) bool {
+func (t *Mapped8) groupEmpty(key uint32) bool {
 	pair := key / 2
 	return atomic.LoadUint64(&t.pairs[pair])|atomic.LoadUint64(&t.pairs[pair+1])|atomic.LoadUint64(&t.pairs[pair+2])|atomic.LoadUint64(&t.pairs[pair+3]) == 0
 }
 
+// All returns the walk over the entries, for range. Entries may be changed inside
+// the loop; it reads up to 32 entries ahead.
+func (t *Mapped8) All() iter.Seq2[uint32, uint32] {
+	return func(yield func(uint32, uint32) bool) {
+		var buf [32]Mapped8Entry
+		for from, more := uint32(0), true; more; {
+			var n int
+			n, from, more = t.GangAll(from, buf[:])
+			for _, e := range buf[:n] {
+				if !yield(e.Key, e.Slot) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Insert sets the slot of key and returns the one before, 0 if key was absent. The
-// tags of key stay as they are. On an error nothing has changed: ErrTree8Key,
-// ErrTree8Slot, or that of back, wrapped.
-func (t *Tree8) Insert(key, slot uint32) (old uint32, err error) {
+// tags of key stay as they are. On an error nothing has changed: ErrMapped8Key,
+// ErrMapped8Slot, or that of back, wrapped.
+func (t *Mapped8) Insert(key, slot uint32) (old uint32, err error) {
 	if err := t.admit(key, slot); err != nil {
 		return 0, err
 	}
@@ -230,7 +253,7 @@ func (t *Tree8) Insert(key, slot uint32) (old uint32, err error) {
 
 // InsertNew sets the slot of a key that the caller knows to be absent, without
 // looking. Errors are those of Insert.
-func (t *Tree8) InsertNew(key, slot uint32) error {
+func (t *Mapped8) InsertNew(key, slot uint32) error {
 	if err := t.admit(key, slot); err != nil {
 		return err
 	}
@@ -243,7 +266,7 @@ func (t *Tree8) InsertNew(key, slot uint32) error {
 
 // Delete clears the slot of key and returns it, 0 if key was absent. Its leaf page
 // stays present.
-func (t *Tree8) Delete(key uint32) (old uint32) {
+func (t *Mapped8) Delete(key uint32) (old uint32) {
 	old = t.Lookup(key)
 	if old == 0 {
 		return 0
@@ -253,20 +276,20 @@ func (t *Tree8) Delete(key uint32) (old uint32) {
 }
 
 // admit checks an insertion and makes sure that its leaf page is present.
-func (t *Tree8) admit(key, slot uint32) error {
-	if key < Tree8Keys && slot != 0 && t.hasPage(key>>5) {
+func (t *Mapped8) admit(key, slot uint32) error {
+	if key < Mapped8Keys && slot != 0 && t.hasPage(key>>5) {
 		return nil
 	}
 	return t.admitSlow(key, slot)
 }
 
 //go:noinline
-func (t *Tree8) admitSlow(key, slot uint32) error {
-	if key >= Tree8Keys {
-		return fmt.Errorf("insert key %d: %w", key, ErrTree8Key)
+func (t *Mapped8) admitSlow(key, slot uint32) error {
+	if key >= Mapped8Keys {
+		return fmt.Errorf("insert key %d: %w", key, ErrMapped8Key)
 	}
 	if slot == 0 {
-		return fmt.Errorf("insert key %d: %w", key, ErrTree8Slot)
+		return fmt.Errorf("insert key %d: %w", key, ErrMapped8Slot)
 	}
 	page := key >> 5
 	if t.back != nil {

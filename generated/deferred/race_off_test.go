@@ -1,0 +1,5 @@
+//go:build !race
+
+package deferred
+
+const raceEnabled = false
