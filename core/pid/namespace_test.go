@@ -1,6 +1,7 @@
 package pid
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -9,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fixture is a namespace over a table in memory.
+// fixture is a space over a table in memory, and its root namespace.
 type fixture struct {
 	testing.TB
 	w  *table.Writer
+	s  *Space
 	ns *Namespace
 }
 
@@ -22,21 +24,81 @@ func newFixture(tb testing.TB) *fixture {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { w.Close() })
-	return &fixture{tb, w, NewNamespace(w)}
+	s := NewSpace(w)
+	return &fixture{tb, w, s, s.Root()}
 }
 
-// attach gives nr to a new task of group tgid.
+// attach gives nr to a new task of group tgid, as the kernel chose it.
 func (f *fixture) attach(nr, tgid uint32) (slot uint32) {
 	f.Helper()
-	slot, err := f.w.NewSlot()
+	ref, err := f.s.NewSlot()
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.w.Put(slot, &table.Hot{TID: nr, TGID: tgid, Gen: nr})
-	if err := f.ns.Attach(nr, slot, nr == tgid); err != nil {
+	f.w.Put(ref.Slot, &table.Hot{TID: nr, TGID: tgid, Gen: ref.Gen})
+	if err := f.s.Insert(ref, nr, nr == tgid); err != nil {
 		f.Fatal(err)
 	}
-	return slot
+	return ref.Slot
+}
+
+func (f *fixture) detach(nr uint32) { f.s.FreeNow([]uint32{f.ns.Find(nr)}) }
+
+// alloc makes a process in ns, or a thread of group tgid, and attaches it.
+func (f *fixture) alloc(ns *Namespace, tgid uint32) Ref {
+	f.Helper()
+	ref, err := f.s.Alloc(ns, &Request{Leader: tgid == 0})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.begin(ref, tgid)
+	return ref
+}
+
+// begin attaches a task to a pid object.
+func (f *fixture) begin(ref Ref, tgid uint32) {
+	nr := f.s.Number(ref.Slot, f.ns)
+	f.s.Attach(ref.Slot, PID)
+	if tgid == 0 {
+		tgid = nr
+		f.s.Attach(ref.Slot, TGID)
+	}
+	f.w.Put(ref.Slot, &table.Hot{TID: nr, TGID: tgid, Gen: ref.Gen})
+	if ns := f.s.NamespaceOf(ref.Slot); ns.Reaper() == 0 {
+		ns.SetReaper(ref.Slot)
+	}
+}
+
+// end is the release of a task whose pid has no other user.
+func (f *fixture) end(ref Ref) {
+	f.Helper()
+	var h table.Hot
+	f.w.Get(ref.Slot, &h)
+	if h.TGID == h.TID {
+		f.s.Detach(ref.Slot, TGID)
+	}
+	h.TID = 0
+	f.w.Put(ref.Slot, &h)
+	if !f.s.Detach(ref.Slot, PID) {
+		f.Fatalf("slot %d has users left", ref.Slot)
+	}
+	f.s.Free([]uint32{ref.Slot})
+}
+
+func (f *fixture) child(parent *Namespace) *Namespace {
+	f.Helper()
+	ns, err := f.s.NewNamespace(parent)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return ns
+}
+
+func (f *fixture) settle() {
+	f.Helper()
+	if err := f.s.Settle(context.Background()); err != nil {
+		f.Fatal(err)
+	}
 }
 
 func (f *fixture) list() (leaders []uint32) {
@@ -60,7 +122,7 @@ func (f *fixture) wantList(want ...uint32) {
 	}
 }
 
-func TestAttach(t *testing.T) {
+func TestInsert(t *testing.T) {
 	f := newFixture(t)
 	slot := f.attach(5, 5)
 	for _, c := range []struct {
@@ -76,15 +138,20 @@ func TestAttach(t *testing.T) {
 		{"taken, by a thread", 5, unix.EEXIST, false},
 		{"the largest", Max - 1, nil, true},
 	} {
-		if err := f.ns.Attach(c.nr, 9, c.leader); !errors.Is(err, c.errno) || (err == nil) != (c.errno == nil) {
+		ref, err := f.s.NewSlot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.s.Insert(ref, c.nr, c.leader); !errors.Is(err, c.errno) || (err == nil) != (c.errno == nil) {
 			t.Errorf("%s: got %v, want %v", c.name, err, c.errno)
+		} else if err != nil {
+			f.s.PutBack(ref)
+		} else if got := f.ns.Find(c.nr); got != ref.Slot {
+			t.Errorf("find %d: got slot %d, want %d", c.nr, got, ref.Slot)
 		}
 	}
 	if got := f.ns.Find(5); got != slot {
 		t.Errorf("find 5: got slot %d, want %d", got, slot)
-	}
-	if got := f.ns.Find(Max - 1); got != 9 {
-		t.Errorf("find %d: got slot %d, want 9", Max-1, got)
 	}
 	for _, nr := range []uint32{0, 4, 6, Max, ^uint32(0)} {
 		if got := f.ns.Find(nr); got != 0 {
@@ -96,16 +163,16 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-func TestDetach(t *testing.T) {
+func TestFreeNow(t *testing.T) {
 	f := newFixture(t)
 	f.attach(5, 5)
 	f.attach(6, 5)
 	f.attach(7, 7)
-	f.ns.Detach(6)
+	f.detach(6)
 	if got := f.ns.Stats().Tagged; got != 2 {
 		t.Errorf("tagged without the thread: got %d, want 2", got)
 	}
-	f.ns.Detach(5)
+	f.detach(5)
 	if got := f.ns.Stats().Tagged; got != 1 {
 		t.Errorf("tagged: got %d, want 1", got)
 	}
@@ -115,12 +182,7 @@ func TestDetach(t *testing.T) {
 	if f.w.Tree().Tagged(5, radix.Tree22TGID) {
 		t.Error("5 bears the tag of its former life")
 	}
-	defer func() {
-		if recover() == nil {
-			t.Error("detach of a number that no task has: got no panic")
-		}
-	}()
-	f.ns.Detach(99)
+	mustPanic(t, "pid: I3", func() { f.s.FreeNow([]uint32{1000}) })
 }
 
 // CASES.md B33, B51: numbers up to 2^22; leaders only, threads cost nothing.
@@ -200,13 +262,13 @@ func TestAllocs(t *testing.T) {
 	for nr := uint32(1); nr < 500; nr++ {
 		f.attach(nr, nr)
 	}
-	slot := f.ns.Find(200)
 	var h table.Hot
 	found := uint32(0)
 	if got := testing.AllocsPerRun(100, func() {
-		f.ns.Detach(200)
-		if f.ns.Attach(200, slot, true) != nil {
-			panic("attach")
+		f.detach(200)
+		ref, err := f.s.NewSlot()
+		if err != nil || f.s.Insert(ref, 200, true) != nil {
+			panic("insert")
 		}
 		f.ns.NextLeader(100, &h)
 		found += f.ns.Find(300)

@@ -1,53 +1,9 @@
 package task
 
 import (
-	"fmt"
-
 	"github.com/kpidd/kpidd/core/pid"
 	"github.com/kpidd/kpidd/core/table"
-	"golang.org/x/sys/unix"
 )
-
-// CloneArgs asks for a new task with a given number.
-type CloneArgs struct {
-	TID    uint32 // the number
-	TGID   uint32 // the group to join; TID for a new process
-	Parent uint32 // process: tgid of its parent, 0 for a first process
-	Comm   [16]byte
-}
-
-// Clone makes a task. EINVAL: no pid number. EEXIST: taken. ESRCH: the parent or
-// the group does not exist or has ended. ErrFull (of package table): no room.
-func (e *Engine) Clone(a CloneArgs) (gen uint32, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	refuse := func(err error) (uint32, error) { return 0, fmt.Errorf("clone task %d: %w", a.TID, err) }
-	switch {
-	case a.TID == 0 || a.TID >= pid.Max:
-		return refuse(unix.EINVAL)
-	case e.ids.Find(a.TID) != 0:
-		return refuse(unix.EEXIST)
-	}
-	in, need := a.Parent, a.Parent != 0
-	if a.TGID != a.TID {
-		in, need, a.Parent = a.TGID, true, 0
-	}
-	if need {
-		if l := e.leaderOf(in); l == 0 || e.recs.at(l).flags&ended != 0 {
-			return refuse(unix.ESRCH)
-		}
-	}
-	boot := table.BoottimeNs()
-	h := table.Hot{
-		TID: a.TID, TGID: a.TGID, PPID: a.Parent, PPIDAtFork: a.Parent,
-		StartNs: boot, StartTicks: e.bootTicks(boot), Comm: a.Comm,
-	}
-	slot, err := e.bornLocked(&h, table.MonotonicNs())
-	if err != nil {
-		return refuse(err)
-	}
-	return e.recs.at(slot).gen, nil
-}
 
 // ForkEvent is a fork as a source tells it.
 type ForkEvent struct {
@@ -68,15 +24,15 @@ const sameLifeNs = 50e6
 // older than what a snapshot saw is the birth of that life, or of an earlier one.
 // table.ErrFull: the task was left out.
 func (e *Engine) ObserveFork(f *ForkEvent, c *Change) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	c.Type = Nothing
 	if f.TID == 0 || f.TID >= pid.Max {
 		e.stats.Orphans.Add(1)
 		return nil
 	}
 	ticks := e.bootTicks(f.BootNs)
-	if old := e.ids.Find(f.TID); old != 0 {
+	if old := e.find(f.TID); old != 0 {
 		if e.sameLife(old, f, ticks) {
 			return nil
 		}
@@ -87,7 +43,7 @@ func (e *Engine) ObserveFork(f *ForkEvent, c *Change) error {
 		StartNs: f.BootNs, StartTicks: ticks, Flags: table.FlagStartEstimated,
 	}
 	var creator table.Hot
-	if slot := e.ids.Find(max(f.CreatorTID, 1)); f.CreatorTID != 0 && slot != 0 {
+	if slot := e.find(max(f.CreatorTID, 1)); f.CreatorTID != 0 && slot != 0 {
 		e.tab.Get(slot, &creator)
 	} else if slot := e.leaderOf(f.PPID); slot != 0 {
 		e.tab.Get(slot, &creator)
@@ -135,46 +91,82 @@ func (e *Engine) sameLife(slot uint32, f *ForkEvent, ticks uint64) bool {
 	return ticks-h.StartTicks <= sameLifeNs*e.ticks/1e9+1
 }
 
-// bornLocked is the one way into the table: a task with the number, group,
-// parent, start and name in h, known since seenNs.
+// bornLocked is the way into the engine of a task whose number the kernel chose:
+// with the number, group, parent, start and name in h, known since seenNs. The
+// record comes before the number.
 func (e *Engine) bornLocked(h *table.Hot, seenNs uint64) (slot uint32, err error) {
-	slot, err = e.tab.NewSlot()
+	ref, err := e.pids.NewSlot()
 	if err != nil {
 		return 0, err
 	}
-	r := e.recs.reserve(slot)
-	e.gen++
-	h.Gen = e.gen
-	*r = record{tid: h.TID, tgid: h.TGID, gen: h.Gen, seenNs: seenNs, scan: e.scan}
 	leader := h.TID == h.TGID
-	if leader {
-		h.Threads = 1
+	if w := e.who.Peek(ref.Slot); w != nil {
+		w.clear() // of a task that was made by request
 	}
-	e.tab.Put(slot, h)
-	if err := e.ids.Attach(h.TID, slot, leader); err != nil {
+	r := e.storeLocked(ref, h, 0, seenNs)
+	if err := e.pids.Insert(ref, h.TID, leader); err != nil {
 		r.tid = 0
-		e.tab.FreeSlot(slot)
+		e.pids.PutBack(ref)
 		return 0, err
 	}
-	hdr := e.tab.Header()
 	if leader {
-		r.leader, r.next, r.prev, r.members = slot, slot, slot, 1
-		e.recs.adopt(slot, e.parentOf(h.PPID))
-		e.tab.Bump(&hdr.Births, 1)
-		e.tab.Bump(&hdr.Processes, 1)
+		e.joinParentLocked(ref.Slot, e.parentOf(h.PPID))
 	} else {
-		l := e.leaderOf(h.TGID)
-		e.recs.joinGroup(slot, l)
-		e.publishMembers(l)
+		e.joinThreadsLocked(ref.Slot, e.leaderOf(h.TGID))
 	}
+	return ref.Slot, nil
+}
+
+// storeLocked fills the record of a new task and publishes it.
+func (e *Engine) storeLocked(ref pid.Ref, h *table.Hot, flags recordFlags, seenNs uint64) *record {
+	r := e.recs.reserve(ref.Slot)
+	*r = record{tid: h.TID, tgid: h.TGID, gen: ref.Gen, flags: flags, seenNs: seenNs, scan: e.scan}
+	h.Gen = ref.Gen
+	if h.TID == h.TGID {
+		h.Threads = 1
+	}
+	e.tab.Put(ref.Slot, h)
+	return r
+}
+
+// joinParentLocked attaches a new process to its pid object and to its parent.
+func (e *Engine) joinParentLocked(slot, parent uint32) {
+	r, hdr := e.recs.at(slot), e.tab.Header()
+	r.leader, r.next, r.prev, r.members = slot, slot, slot, 1
+	e.pids.Attach(slot, pid.PID)
+	e.pids.Attach(slot, pid.TGID)
+	e.recs.adopt(slot, parent)
+	e.tab.Bump(&hdr.Births, 1)
+	e.tab.Bump(&hdr.Processes, 1)
 	e.tab.Bump(&hdr.Tasks, 1)
 	e.tab.Bump(&hdr.Changes, 1)
-	return slot, nil
+}
+
+// joinThreadsLocked attaches a new thread to its pid object and to its group.
+func (e *Engine) joinThreadsLocked(slot, leader uint32) {
+	hdr := e.tab.Header()
+	e.pids.Attach(slot, pid.PID)
+	e.recs.joinGroup(slot, leader)
+	e.publishMembers(leader)
+	e.tab.Bump(&hdr.Tasks, 1)
+	e.tab.Bump(&hdr.Changes, 1)
+}
+
+// find is the slot of the task with number tid, 0 if no task has it.
+func (e *Engine) find(tid uint32) uint32 {
+	slot := e.ids.Find(tid)
+	if slot == 0 {
+		return 0
+	}
+	if r := e.recs.Peek(slot); r == nil || r.tid != tid {
+		return 0 // its task is not there yet, or not any more
+	}
+	return slot
 }
 
 // leaderOf is the slot of the process with this number, 0 if there is none.
 func (e *Engine) leaderOf(tgid uint32) uint32 {
-	slot := e.ids.Find(tgid)
+	slot := e.find(tgid)
 	if slot == 0 || e.recs.at(slot).tgid != tgid {
 		return 0
 	}

@@ -9,58 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestClone(t *testing.T) {
-	w := newWorld(t)
-	for _, c := range []struct {
-		name  string
-		args  CloneArgs
-		errno error
-	}{
-		{"number 0", CloneArgs{TID: 0, TGID: 0}, unix.EINVAL},
-		{"beyond all numbers", CloneArgs{TID: pid.Max, TGID: pid.Max}, unix.EINVAL},
-		{"first process", CloneArgs{TID: 1, TGID: 1, Comm: comm("init")}, nil},
-		{"largest number", CloneArgs{TID: pid.Max - 1, TGID: pid.Max - 1, Parent: 1}, nil},
-		{"thread", CloneArgs{TID: 2, TGID: 1}, nil},
-		{"taken by a process", CloneArgs{TID: 1, TGID: 1, Parent: 1}, unix.EEXIST},
-		{"taken by a thread", CloneArgs{TID: 2, TGID: 2, Parent: 1}, unix.EEXIST},
-		{"no such parent", CloneArgs{TID: 3, TGID: 3, Parent: 77}, unix.ESRCH},
-		{"the parent is a thread", CloneArgs{TID: 3, TGID: 3, Parent: 2}, unix.ESRCH},
-		{"no such group", CloneArgs{TID: 3, TGID: 77}, unix.ESRCH},
-		{"group 0", CloneArgs{TID: 3, TGID: 0}, unix.ESRCH},
-		{"the group is a thread's", CloneArgs{TID: 3, TGID: 2}, unix.ESRCH},
-		{"process", CloneArgs{TID: 10, TGID: 10, Parent: 1, Comm: comm("child")}, nil},
-	} {
-		gen, err := w.e.Clone(c.args)
-		if !errors.Is(err, c.errno) || (err == nil) != (c.errno == nil) {
-			t.Errorf("%s: got %v, want %v", c.name, err, c.errno)
-		}
-		if (gen != 0) != (err == nil) {
-			t.Errorf("%s: gen %d beside error %v", c.name, gen, err)
-		}
-		w.checked()
-	}
-	h := w.task(10)
-	want(t, "parent", h.PPID, 1)
-	want(t, "parent at fork", h.PPIDAtFork, 1)
-	want(t, "name", string(h.Name()), "child")
-	want(t, "flags", h.Flags, 0)
-	if h.StartNs == 0 || h.StartTicks != h.StartNs/tickNs {
-		t.Errorf("start: %d ns beside %d ticks", h.StartNs, h.StartTicks)
-	}
-	if err := w.e.Exit(10); err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range []CloneArgs{{TID: 11, TGID: 11, Parent: 10}, {TID: 11, TGID: 10}, {TID: 10, TGID: 10, Parent: 1}} {
-		errno := error(unix.ESRCH)
-		if a.TID == 10 {
-			errno = unix.EEXIST
-		}
-		if _, err := w.e.Clone(a); !errors.Is(err, errno) {
-			t.Errorf("clone %+v beside the zombie 10: got %v, want %v", a, err, errno)
-		}
-	}
-}
-
 func TestObserveFork(t *testing.T) {
 	w := newWorld(t)
 	want(t, "fork", w.fork(10, 10, 1), Born)

@@ -1,28 +1,6 @@
 package task
 
-import (
-	"fmt"
-
-	"github.com/kpidd/kpidd/core/table"
-	"golang.org/x/sys/unix"
-)
-
-// Exec gives the process of task tid a new image named comm. Called for a thread
-// that is no leader, the thread takes the leader's number: every other task of
-// the group goes, number, start and generation of the leader stay. ESRCH: no such
-// task, or it has exited.
-func (e *Engine) Exec(tid uint32, comm [16]byte) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	slot := e.ids.Find(tid)
-	if slot == 0 || e.recs.at(slot).flags&exited != 0 {
-		return fmt.Errorf("exec by task %d: %w", tid, unix.ESRCH)
-	}
-	leader := e.recs.at(slot).leader
-	e.collapseLocked(leader, ^uint64(0))
-	e.execLocked(leader, comm, true, table.MonotonicNs())
-	return nil
-}
+import "github.com/kpidd/kpidd/core/table"
 
 // ObserveExec applies an exec of process tgid. Sources tell the leader's exit
 // before it when another thread called execve, and never an exit of that thread's
@@ -31,15 +9,16 @@ func (e *Engine) Exec(tid uint32, comm [16]byte) error {
 // exit that follows before the next check is doubted. comm is used if hasComm is
 // set.
 func (e *Engine) ObserveExec(tgid uint32, comm [16]byte, hasComm bool, atNs uint64, c *Change) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	p := leftover{now: true}
+	e.lock()
+	defer e.unlockAnd(&p)
 	c.Type = Nothing
 	leader := e.leaderOf(tgid)
 	if leader == 0 {
 		e.stats.Orphans.Add(1)
 		return
 	}
-	others := e.collapseLocked(leader, atNs)
+	others := e.collapseLocked(leader, atNs, &p)
 	if atNs <= e.recs.at(leader).seenNs {
 		e.endIfLastLocked(leader, atNs) // a snapshot has seen the new image, or its end
 		return
@@ -57,11 +36,11 @@ func (e *Engine) ObserveExec(tgid uint32, comm [16]byte, hasComm bool, atNs uint
 
 // collapseLocked releases every thread of the group that was known before atNs,
 // and reports whether there was any.
-func (e *Engine) collapseLocked(leader uint32, atNs uint64) (any bool) {
+func (e *Engine) collapseLocked(leader uint32, atNs uint64, p *leftover) (any bool) {
 	for slot := e.recs.at(leader).next; slot != leader; {
 		next := e.recs.at(slot).next
 		if e.recs.at(slot).seenNs < atNs {
-			e.releaseLocked(slot)
+			e.releaseLocked(slot, p)
 			any = true
 		}
 		slot = next

@@ -1,11 +1,9 @@
 package task
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/kpidd/kpidd/core/table"
-	"golang.org/x/sys/unix"
 )
 
 // CASES.md B48: EXIT of the leader, then EXEC of the same number, and no exit of
@@ -87,37 +85,6 @@ func TestExecEndsKernelThread(t *testing.T) {
 	want(t, "flag", w.task(10).Flags&table.FlagKThread, table.FlagKThread)
 	w.exec(10, "modprobe")
 	want(t, "flag", w.task(10).Flags&table.FlagKThread, 0)
-}
-
-func TestExec(t *testing.T) {
-	w := newWorld(t)
-	for _, a := range []CloneArgs{{TID: 10, TGID: 10}, {TID: 11, TGID: 10}, {TID: 12, TGID: 10}} {
-		if _, err := w.e.Clone(a); err != nil {
-			t.Fatal(err)
-		}
-	}
-	before := w.task(10)
-	if err := w.e.Exec(99, comm("x")); !errors.Is(err, unix.ESRCH) {
-		t.Errorf("exec by nobody: got %v, want ESRCH", err)
-	}
-	if err := w.e.Exit(10); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.e.Exec(10, comm("x")); !errors.Is(err, unix.ESRCH) {
-		t.Errorf("exec by an exited leader: got %v, want ESRCH", err)
-	}
-	if err := w.e.Exec(12, comm("new")); err != nil {
-		t.Fatal(err)
-	}
-	w.checked()
-	w.gone(11)
-	w.gone(12)
-	w.alive(10)
-	h := w.task(10)
-	want(t, "gen", h.Gen, before.Gen)
-	want(t, "start", h.StartTicks, before.StartTicks)
-	want(t, "name", string(h.Name()), "new")
-	want(t, "threads", h.Threads, 1)
 }
 
 // The proc connector tells the leader's exit after the exec of the thread that

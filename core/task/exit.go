@@ -1,57 +1,10 @@
 package task
 
-import (
-	"fmt"
-
-	"github.com/kpidd/kpidd/core/table"
-	"golang.org/x/sys/unix"
-)
+import "github.com/kpidd/kpidd/core/table"
 
 // stateZombie is the letter of /proc/PID/stat for a task that has exited. Other
 // states are not known without sampling and are published as 0.
 const stateZombie = 'Z'
-
-// Exit ends a task. A leader stays as a zombie until its last thread has exited
-// and its parent has waited; without a parent it goes at once. ESRCH: no such
-// task, or it has exited already.
-func (e *Engine) Exit(tid uint32) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	slot := e.ids.Find(tid)
-	if slot == 0 || e.recs.at(slot).flags&exited != 0 {
-		return fmt.Errorf("exit of task %d: %w", tid, unix.ESRCH)
-	}
-	leader := e.recs.at(slot).leader
-	var c Change
-	e.exitedLocked(slot, table.MonotonicNs(), &c)
-	if c.Type == Ended {
-		e.reparentLocked(leader)
-		if e.recs.at(leader).parent == 0 {
-			e.releaseLocked(leader)
-		}
-	}
-	return nil
-}
-
-// reparentLocked gives the children of an ended process to the reaper, task 1.
-func (e *Engine) reparentLocked(leader uint32) {
-	reaper := e.leaderOf(1)
-	if reaper == leader {
-		reaper = 0
-	}
-	for child := e.recs.at(leader).child; child != 0; child = e.recs.at(leader).child {
-		e.recs.adopt(child, reaper)
-		e.update(child, func(h *table.Hot) {
-			h.PPID = 0
-			if reaper != 0 {
-				h.PPID = 1
-			}
-		})
-		if reaper == 0 && e.recs.at(child).flags&ended != 0 {
-			e.releaseLocked(child)
-		}
-	}
-}
 
 // ObserveExit applies the exit of a task: at the end of a process with the
 // process's last task, whichever it is. Exits of unknown tasks, and exits older
@@ -60,10 +13,11 @@ func (e *Engine) reparentLocked(leader uint32) {
 // A late one may end an earlier process of that number, whose children a snapshot
 // saw: they get looked up again.
 func (e *Engine) ObserveExit(tid, tgid uint32, atNs, bootNs uint64, c *Change) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	p := leftover{now: true}
+	e.lock()
+	defer e.unlockAnd(&p)
 	c.Type = Nothing
-	slot := e.ids.Find(tid)
+	slot := e.find(tid)
 	if slot == 0 || e.recs.at(slot).tgid != tgid {
 		if leader := e.leaderOf(tgid); leader != 0 && atNs <= e.recs.at(leader).seenNs {
 			e.doubtChildren(leader, atNs)
@@ -88,7 +42,7 @@ func (e *Engine) ObserveExit(tid, tgid uint32, atNs, bootNs uint64, c *Change) {
 		return
 	}
 	leader := r.leader
-	e.exitedLocked(slot, atNs, c)
+	e.exitedLocked(slot, atNs, c, &p)
 	if c.Type == Ended {
 		e.doubtChildren(leader, atNs)
 	}
@@ -107,7 +61,7 @@ func (e *Engine) lateExitLocked(slot uint32, atNs uint64, earlier bool) {
 
 // exitedLocked takes a task out of its group, or marks its leader; it ends the
 // process with the last of them (I3).
-func (e *Engine) exitedLocked(slot uint32, nowNs uint64, c *Change) {
+func (e *Engine) exitedLocked(slot uint32, nowNs uint64, c *Change, p *leftover) {
 	r := e.recs.at(slot)
 	leader := r.leader
 	l := e.recs.at(leader)
@@ -115,7 +69,7 @@ func (e *Engine) exitedLocked(slot uint32, nowNs uint64, c *Change) {
 	if slot != leader {
 		e.tab.Get(slot, &h)
 		c.set(ThreadGone, &h)
-		e.releaseLocked(slot)
+		e.releaseLocked(slot, p)
 		if l.flags&exited == 0 || l.members > 1 {
 			return
 		}

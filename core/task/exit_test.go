@@ -1,11 +1,9 @@
 package task
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/kpidd/kpidd/core/table"
-	"golang.org/x/sys/unix"
 )
 
 // CASES.md B44, B45: a leader that has called pthread_exit.
@@ -150,46 +148,4 @@ func TestForkByEndedProcess(t *testing.T) {
 	want(t, "flags", h.Flags&table.FlagPPIDEstimated, table.FlagPPIDEstimated)
 	w.e.ReapGone(1, w.now, func(uint32) bool { return true })
 	w.checked()
-}
-
-func TestExit(t *testing.T) {
-	w := newWorld(t)
-	clone := func(tid, tgid, parent uint32) {
-		t.Helper()
-		if _, err := w.e.Clone(CloneArgs{TID: tid, TGID: tgid, Parent: parent}); err != nil {
-			t.Fatal(err)
-		}
-		w.checked()
-	}
-	exit := func(tid uint32, errno error) {
-		t.Helper()
-		if err := w.e.Exit(tid); !errors.Is(err, errno) {
-			t.Fatalf("exit of %d: got %v, want %v", tid, err, errno)
-		}
-		w.checked()
-	}
-	clone(1, 1, 0)
-	clone(10, 10, 1)
-	clone(11, 10, 0)
-	clone(20, 20, 10)
-	clone(30, 30, 10)
-	exit(99, unix.ESRCH)
-	exit(10, nil)
-	exit(10, unix.ESRCH)
-	want(t, "threads", w.task(10).Threads, 2)
-	want(t, "parent of 20 while a thread lives", w.task(20).PPID, 10)
-	exit(30, nil)
-	exit(11, nil)
-	w.zombie(10)
-	want(t, "parent of 20", w.task(20).PPID, 1)
-	want(t, "parent of the zombie 30", w.task(30).PPID, 1)
-	exit(1, nil) // the reaper: nobody waits any more
-	w.gone(1)
-	w.gone(10)
-	w.gone(30)
-	want(t, "parent of 20 without a reaper", w.task(20).PPID, 0)
-	exit(20, nil)
-	w.gone(20)
-	want(t, "tasks", w.w.Header().Tasks, 0)
-	checkSlots(t, w.e)
 }

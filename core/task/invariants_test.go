@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/kpidd/kpidd/core/pid"
 	"github.com/kpidd/kpidd/core/table"
 	"github.com/kpidd/kpidd/generated/radix"
 )
@@ -41,6 +42,7 @@ type examiner struct {
 	m          moment
 	tasks      uint64
 	leaders    uint64
+	stale      uint64 // numbers of leaders that are gone, kept by a group or session
 	queued     [queues]uint32
 	children   map[uint32]int    // by slot of the parent: those that name it
 	gens       map[uint32]uint32 // slot by generation
@@ -88,6 +90,8 @@ func (x *examiner) record(slot uint32, r *record) error {
 		return fmt.Errorf("I3: all have exited, yet it has not ended")
 	case (r.flags&ended != 0) != (r.queue == zombieQueue || r.queue == zombieCheckQueue):
 		return fmt.Errorf("I4: flags %#x in queue %d", r.flags, r.queue)
+	case x.e.pids.Users(slot, pid.PID) != 1 || (x.e.pids.Users(slot, pid.TGID) == 1) != leads:
+		return fmt.Errorf("I5: %d users as PID, %d as TGID", x.e.pids.Users(slot, pid.PID), x.e.pids.Users(slot, pid.TGID))
 	case r.queue == noQueue && (r.qnext|r.qprev) != 0:
 		return fmt.Errorf("I4: queue links %d, %d without a queue", r.qprev, r.qnext)
 	case !leads && (r.parent|r.child|r.sibNext|r.sibPrev) != 0:
@@ -154,6 +158,9 @@ func (x *examiner) family(slot uint32, r *record) error {
 		}
 		prev = at
 	}
+	if r.lastChild != prev {
+		return fmt.Errorf("children of %d: the last is in slot %d, want %d", r.tid, r.lastChild, prev)
+	}
 	if n != x.children[slot] {
 		return fmt.Errorf("children of %d: %d in the list, want %d", r.tid, n, x.children[slot])
 	}
@@ -188,11 +195,17 @@ func (x *examiner) published() error {
 		var n int
 		n, from, more = x.e.tab.Tree().GangAll(from, x.treeBuffer[:])
 		for _, entry := range x.treeBuffer[:n] {
+			if x.e.recs.at(entry.Slot).tid == 0 {
+				if err := x.staleNumber(entry.Key, entry.Slot); err != nil {
+					return fmt.Errorf("number %d without a task: %w", entry.Key, err)
+				}
+				continue
+			}
 			if err := x.publishedTask(entry.Key, entry.Slot); err != nil {
 				return fmt.Errorf("published task %d: %w", entry.Key, err)
 			}
+			x.inTree++
 		}
-		x.inTree += n
 	}
 	h := x.e.tab.Header()
 	s := x.e.ids.Stats()
@@ -201,8 +214,23 @@ func (x *examiner) published() error {
 		return fmt.Errorf("I1: %d numbers in the tree, want %d", x.inTree, x.tasks)
 	case h.Tasks != x.tasks || h.Processes != x.leaders:
 		return fmt.Errorf("header: %d tasks, %d processes, want %d, %d", h.Tasks, h.Processes, x.tasks, x.leaders)
-	case s.Tagged != x.leaders || s.Violations != 0:
-		return fmt.Errorf("%d tagged, %d violations, want %d, 0", s.Tagged, s.Violations, x.leaders)
+	case s.Tagged != x.leaders+x.stale || s.Violations != 0:
+		return fmt.Errorf("%d tagged, %d violations, want %d, 0", s.Tagged, s.Violations, x.leaders+x.stale)
+	}
+	return nil
+}
+
+// staleNumber examines a number that only a group or a session keeps (M1.6).
+func (x *examiner) staleNumber(nr, slot uint32) error {
+	var h table.Hot
+	x.stale++
+	switch {
+	case x.e.pids.Users(slot, pid.PGID)+x.e.pids.Users(slot, pid.SID) == 0:
+		return fmt.Errorf("I5: nobody uses it")
+	case x.e.pids.Users(slot, pid.PID)+x.e.pids.Users(slot, pid.TGID) != 0:
+		return fmt.Errorf("I5: used as PID or TGID")
+	case !x.e.tab.Read(slot, &h) || h.TID != 0:
+		return fmt.Errorf("its record bears number %d", h.TID)
 	}
 	return nil
 }

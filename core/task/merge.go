@@ -20,8 +20,8 @@ type Seen struct {
 // MergeBegin starts merging a snapshot into the live table. Between MergeBegin
 // and MergeEnd no event is applied; the caller keeps them.
 func (e *Engine) MergeBegin() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	e.scan++
 }
 
@@ -32,9 +32,9 @@ func (e *Engine) MergeTask(s *Seen) error {
 	if s.TID == 0 || s.TID >= pid.Max {
 		return nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	slot := e.ids.Find(s.TID)
+	e.lock()
+	defer e.unlock()
+	slot := e.find(s.TID)
 	if slot != 0 && !e.knownLife(slot, s) {
 		e.repairLocked(slot, s.AtNs)
 		slot = 0
@@ -150,8 +150,9 @@ func (e *Engine) mergeState(slot uint32, s *Seen) {
 // as wholly dead become zombies; parents that the snapshot told before it told of
 // them are linked, or looked up again. It returns how many tasks were released.
 func (e *Engine) MergeEnd(startNs uint64, look func(tid, tgid uint32) (startTicks uint64, ok bool)) (released int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	p := leftover{now: true}
+	e.lock()
+	defer e.unlockAnd(&p)
 	var h table.Hot
 	for slot := uint32(1); slot < e.recs.end(); slot++ {
 		r := e.recs.at(slot)
@@ -160,14 +161,14 @@ func (e *Engine) MergeEnd(startNs uint64, look func(tid, tgid uint32) (startTick
 		}
 		e.tab.Get(slot, &h)
 		if start, ok := look(r.tid, r.tgid); !ok || !sameStart(&h, start, e.ticks) {
-			e.vanishedLocked(slot, startNs)
+			e.vanishedLocked(slot, startNs, &p)
 			released++
 		} else if r.flags&exited == 0 { // the snapshot missed it: it may be about to go
 			e.doubtLocked(slot, startNs)
 		}
 	}
 	for walk := e.ids.Leaders(1); walk.Next(&h); {
-		slot := e.ids.Find(h.TID)
+		slot := e.find(h.TID)
 		e.endIfLastLocked(slot, startNs)
 		e.linkParentLocked(slot, startNs)
 	}

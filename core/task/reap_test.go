@@ -1,59 +1,11 @@
 package task
 
 import (
-	"errors"
 	"slices"
 	"testing"
 
 	"github.com/kpidd/kpidd/core/table"
-	"golang.org/x/sys/unix"
 )
-
-func TestWait(t *testing.T) {
-	w := newWorld(t)
-	for _, a := range []CloneArgs{
-		{TID: 1, TGID: 1}, {TID: 10, TGID: 10, Parent: 1}, {TID: 11, TGID: 10},
-		{TID: 20, TGID: 20, Parent: 10}, {TID: 21, TGID: 21, Parent: 10}, {TID: 22, TGID: 22, Parent: 10},
-	} {
-		if _, err := w.e.Clone(a); err != nil {
-			t.Fatal(err)
-		}
-	}
-	exit := func(tid uint32) {
-		t.Helper()
-		if err := w.e.Exit(tid); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wait := func(parent, child, reaped uint32, errno error) {
-		t.Helper()
-		got, err := w.e.Wait(parent, child)
-		if got != reaped || !errors.Is(err, errno) || (err == nil) != (errno == nil) {
-			t.Errorf("wait(%d, %d): got %d, %v; want %d, %v", parent, child, got, err, reaped, errno)
-		}
-		w.checked()
-	}
-	wait(99, 0, 0, unix.ESRCH)
-	wait(11, 0, 0, unix.ESRCH) // a thread's number is no process
-	wait(20, 0, 0, unix.ECHILD)
-	wait(10, 99, 0, unix.ECHILD)
-	wait(1, 20, 0, unix.ECHILD) // a grandchild
-	wait(10, 0, 0, nil)
-	exit(21)
-	wait(10, 20, 0, nil)
-	wait(10, 21, 21, nil)
-	wait(10, 21, 0, unix.ECHILD)
-	exit(22)
-	exit(20)
-	first, err := w.e.Wait(10, 0)
-	if err != nil || first != 20 && first != 22 {
-		t.Errorf("wait for any: got %d, %v; want 20 or 22", first, err)
-	}
-	wait(10, 0, 42-first, nil)
-	wait(10, 0, 0, unix.ECHILD)
-	want(t, "tasks", w.w.Header().Tasks, 3)
-	checkSlots(t, w.e)
-}
 
 func TestReapGone(t *testing.T) {
 	w := newWorld(t)

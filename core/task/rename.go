@@ -9,9 +9,9 @@ import (
 
 // Rename gives task tid a new comm. ESRCH: no such task.
 func (e *Engine) Rename(tid uint32, comm [16]byte) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	slot := e.ids.Find(tid)
+	e.lock()
+	defer e.unlock()
+	slot := e.find(tid)
 	if slot == 0 {
 		return fmt.Errorf("rename task %d: %w", tid, unix.ESRCH)
 	}
@@ -22,10 +22,10 @@ func (e *Engine) Rename(tid uint32, comm [16]byte) error {
 // ObserveRename applies a change of comm. One older than what a snapshot saw, or
 // for an unknown task, changes nothing.
 func (e *Engine) ObserveRename(tid uint32, comm [16]byte, atNs uint64, c *Change) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	c.Type = Nothing
-	slot := e.ids.Find(tid)
+	slot := e.find(tid)
 	if slot == 0 || atNs <= e.recs.at(slot).seenNs {
 		return
 	}

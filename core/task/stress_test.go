@@ -3,7 +3,6 @@ package task
 import (
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -93,97 +92,6 @@ func (s *stress) run(limit time.Duration, actors ...func()) error {
 	return nil
 }
 
-// TestStressRequest has several goroutines clone, rename, exec, exit and wait
-// while others list.
-func TestStressRequest(t *testing.T) {
-	w, err := table.NewAnonymous()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	e := New(w, userHz)
-	clone := func(tid, tgid, parent uint32) {
-		if _, err := e.Clone(CloneArgs{TID: tid, TGID: tgid, Parent: parent, Comm: sealed(tid, 0)}); err != nil {
-			t.Error(err)
-		}
-	}
-	clone(1, 1, 0)
-	for i := range uint32(stressKept) {
-		clone(2+2*i, 2+2*i, 1)
-	}
-	s := &stress{}
-	limit := 400 * time.Millisecond
-	if testing.Short() {
-		limit = 60 * time.Millisecond
-	}
-	actors := []func(){
-		func() { s.list(e.Namespace().NextLeader) },
-		func() { s.list(e.Namespace().NextLeader) },
-		func() {
-			for !s.stop.Load() {
-				h, ok := e.Task(2 + 2*rand.Uint32N(stressKept))
-				if !ok {
-					s.fail(fmt.Errorf("a kept process was not found"))
-				} else if err := checkSeal(&h); err != nil {
-					s.fail(err)
-				}
-			}
-		},
-	}
-	for id := range uint32(stressWriters) {
-		actors = append(actors, func() { s.write(e, id) })
-	}
-	if err := s.run(limit, actors...); err != nil {
-		t.Error(err)
-	}
-	if s.lists.Load() == 0 {
-		t.Error("no listing was made: the check saw nothing")
-	}
-	checkInvariants(t, e, between)
-	checkSlots(t, e)
-}
-
-// write makes, changes and ends processes and threads of its own odd numbers.
-func (s *stress) write(e *Engine, id uint32) {
-	must := func(err error) {
-		if err != nil {
-			s.fail(err)
-		}
-	}
-	for count := uint32(1); !s.stop.Load(); count++ {
-		number := func(i uint32) uint32 { return 3 + 2*(i*stressWriters+id) }
-		process := number(rand.Uint32N(stressChurn/2/stressWriters) * 2)
-		thread := process + 2*stressWriters
-		_, err := e.Clone(CloneArgs{TID: process, TGID: process, Parent: 1, Comm: sealed(process, count)})
-		must(err)
-		_, err = e.Clone(CloneArgs{TID: thread, TGID: process, Comm: sealed(thread, count)})
-		must(err)
-		kept := 2 + 2*rand.Uint32N(stressKept)
-		must(e.Rename(kept, sealed(kept, count)))
-		switch count % 3 {
-		case 0:
-			must(e.Exec(thread, sealed(process, count)))
-		case 1:
-			must(e.Exit(process))
-			must(e.Exit(thread))
-			reaped, err := e.Wait(1, process)
-			must(err)
-			if reaped != process {
-				s.fail(fmt.Errorf("wait for %d: got %d", process, reaped))
-			}
-			continue
-		case 2:
-			must(e.Exit(thread))
-		}
-		must(e.Exit(process))
-		_, err = e.Wait(1, process)
-		must(err)
-		if count%64 == 0 {
-			runtime.Gosched()
-		}
-	}
-}
-
 // Two broken writers must be caught by the same check: one that publishes the
 // number before the record, and one that lets go of the tag for a moment.
 func TestStressCatchesBusted(t *testing.T) {
@@ -217,9 +125,11 @@ func TestStressCatchesBusted(t *testing.T) {
 			e := New(w, userHz)
 			for i := range uint32(stressKept) {
 				tid := 2 + 2*i
-				if _, err := e.Clone(CloneArgs{TID: tid, TGID: tid, Comm: sealed(tid, 0)}); err != nil {
+				f := ForkEvent{TID: tid, TGID: tid, PPID: 1, AtNs: 1, BootNs: 1}
+				if err := e.ObserveFork(&f, new(Change)); err != nil {
 					t.Fatal(err)
 				}
+				e.ObserveRename(tid, sealed(tid, 0), 2, new(Change))
 			}
 			slot, err := w.NewSlot()
 			if err != nil {

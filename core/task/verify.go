@@ -16,8 +16,8 @@ type Check struct {
 // zombies first: of them only those come here that have lasted. Verified gives the
 // answer.
 func (e *Engine) NextCheck(nowNs uint64) (c Check, ok bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	slot := e.queues[zombieCheckQueue].head
 	if slot != 0 {
 		e.enqueue(zombieQueue, slot, e.recs.at(slot).queuedNs)
@@ -32,8 +32,8 @@ func (e *Engine) NextCheck(nowNs uint64) (c Check, ok bool) {
 
 // Unverified is the number of lives that wait for a check.
 func (e *Engine) Unverified() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	return int(e.queues[verifyQueue].n + e.queues[zombieCheckQueue].n)
 }
 
@@ -44,8 +44,9 @@ func (e *Engine) Unverified() int {
 // contradicted. A number that has another life twice is an orphan: that life's
 // fork was never told. ch tells of an end found in this way.
 func (e *Engine) Verified(c *Check, s *Seen, nowNs uint64, ch *Change) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	p := leftover{now: true}
+	e.lock()
+	defer e.unlockAnd(&p)
 	ch.Type = Nothing
 	r := e.recs.at(c.slot)
 	zombie := r.flags&ended != 0
@@ -59,7 +60,7 @@ func (e *Engine) Verified(c *Check, s *Seen, nowNs uint64, ch *Change) {
 		r.flags &^= missed | execed
 		e.seenLocked(c.slot, s)
 		if !zombie {
-			e.settleLocked(c.slot, s, nowNs, ch)
+			e.settleLocked(c.slot, s, nowNs, ch, &p)
 		}
 	case zombie: // reaped; ReapGone or the next fork finds out
 	case r.flags&(doubtful|missed) == 0:
@@ -86,7 +87,7 @@ func (e *Engine) doubtLocked(slot uint32, nowNs uint64) {
 // settleLocked decides about a life in doubt that is there, and begins to doubt
 // one that is dead. One that has begun to exit stays in doubt until it has come to
 // its end, which can be long.
-func (e *Engine) settleLocked(slot uint32, s *Seen, nowNs uint64, ch *Change) {
+func (e *Engine) settleLocked(slot uint32, s *Seen, nowNs uint64, ch *Change, p *leftover) {
 	r := e.recs.at(slot)
 	doubted := r.flags&doubtful != 0
 	r.flags &^= doubtful
@@ -98,7 +99,7 @@ func (e *Engine) settleLocked(slot uint32, s *Seen, nowNs uint64, ch *Change) {
 		e.doubtLocked(slot, nowNs)
 	default:
 		e.stats.Repaired.Add(1)
-		e.exitedLocked(slot, nowNs, ch)
+		e.exitedLocked(slot, nowNs, ch, p)
 		if ch.Type == Ended {
 			e.doubtChildren(slot, nowNs)
 		}
@@ -107,8 +108,8 @@ func (e *Engine) settleLocked(slot uint32, s *Seen, nowNs uint64, ch *Change) {
 
 // Postpone has a life that could not be looked up asked for again.
 func (e *Engine) Postpone(c *Check, nowNs uint64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	if r := e.recs.at(c.slot); r.tid == c.TID && r.gen == c.Gen && r.queue == noQueue {
 		e.enqueue(verifyQueue, c.slot, nowNs)
 	}
