@@ -39,6 +39,7 @@ type Engine struct {
 	queues  [queues]queue
 	gen     uint32
 	scan    uint32    // number of the snapshot being merged, or of the last
+	swept   uint32    // slot that Sweep looked at last
 	scratch table.Hot // of update
 }
 
