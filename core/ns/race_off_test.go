@@ -1,0 +1,5 @@
+//go:build !race
+
+package ns
+
+const raceEnabled = false
