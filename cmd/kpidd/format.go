@@ -35,7 +35,7 @@ func (f *formatter) known(id field.ID, h *table.Hot) bool {
 	case field.Gen:
 		return !f.fromProc
 	case field.PPIDAtFork:
-		return !f.fromProc
+		return h.PPIDAtFork != 0 // it was forked before the daemon looked
 	case field.Threads:
 		return h.TID == h.TGID
 	}
