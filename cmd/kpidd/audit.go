@@ -43,13 +43,13 @@ for the same life of the same number. Exits 0 only if there is none.`,
 			if err != nil {
 				return cannot(err)
 			}
-			out := cmd.OutOrStdout()
+			format := "checked %d missing %d ghosts %d mismatched %d\n"
 			if asJSON {
-				fmt.Fprintf(out, "{\"checked\":%d,\"missing\":%d,\"ghosts\":%d,\"mismatched\":%d}\n",
-					report.checked, report.missing, report.ghosts, report.mismatched)
-			} else {
-				fmt.Fprintf(out, "checked %d missing %d ghosts %d mismatched %d\n",
-					report.checked, report.missing, report.ghosts, report.mismatched)
+				format = "{\"checked\":%d,\"missing\":%d,\"ghosts\":%d,\"mismatched\":%d}\n"
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), format, report.checked, report.missing, report.ghosts, report.mismatched)
+			if err != nil {
+				return cannot(err)
 			}
 			for _, line := range report.lines {
 				opts.note("%s", line)
@@ -101,8 +101,8 @@ func audit(r *table.Reader, settle time.Duration) (rep auditReport, err error) {
 		return rep, err
 	}
 	defer proc.Close()
-	if hidden, err := proc.HidesOthers(); err == nil && hidden {
-		return rep, errors.New("/proc hides the processes of other users (hidepid); run the audit as root")
+	if err := comparable(r, proc); err != nil {
+		return rep, err
 	}
 	first, _, err := auditPass(r, proc)
 	if err != nil {
@@ -135,6 +135,23 @@ func audit(r *table.Reader, settle time.Duration) (rep auditReport, err error) {
 	return rep, nil
 }
 
+// comparable refuses an audit in which the table and this /proc show different
+// worlds.
+func comparable(r *table.Reader, proc *procfile.Proc) error {
+	if err := procfile.CheckTimeNamespace(); err != nil {
+		return err
+	}
+	h := r.Header()
+	var st procfile.Stat
+	if err := proc.TaskStat(h.WriterPID, h.WriterPID, &st); err != nil || st.StartTicks != h.WriterStartTicks {
+		return fmt.Errorf("this /proc does not show the daemon as process %d: run the audit in its PID namespace", h.WriterPID)
+	}
+	if hidden, err := proc.HidesOthers(); err == nil && hidden {
+		return errors.New("/proc hides the processes of other users (hidepid): run the audit as root")
+	}
+	return nil
+}
+
 // auditPass compares once: the table first, then /proc. The value of a difference
 // is its explanation.
 func auditPass(r *table.Reader, proc *procfile.Proc) (diffs map[difference]string, checked int, err error) {
@@ -145,8 +162,12 @@ func auditPass(r *table.Reader, proc *procfile.Proc) (diffs map[difference]strin
 	}
 	diffs = map[difference]string{}
 	_, err = scan.New(proc).Scan(func(t *scan.Task) {
-		checked++
 		h := known[t.TID]
+		if t.TID != t.TGID && (t.State == 'Z' || t.State == 'X') {
+			delete(known, t.TID) // a tracer holds what is left of it: see docs/design.md
+			return
+		}
+		checked++
 		if h == nil {
 			diffs[difference{kind: missing, tid: t.TID, startTicks: t.StartTicks}] = fmt.Sprintf(" of process %d, %q, state %c", t.TGID, nameOf(t), t.State)
 			return

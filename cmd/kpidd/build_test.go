@@ -47,7 +47,8 @@ func TestBinaryIsStatic(t *testing.T) {
 var initClock = regexp.MustCompile(`^init (\S+) @\S+ ms, (\S+) ms clock,`)
 
 // TestPackageInit holds down what every command pays before main. Anything else
-// on the machine only adds to it, so the least of 20 runs counts, for each package.
+// on the machine only adds to it, so the least of 20 runs counts, for each package;
+// where that is not enough, because the machine is busy, of up to 100.
 func TestPackageInit(t *testing.T) {
 	const most = time.Millisecond
 	path, err := builtBinary()
@@ -55,7 +56,8 @@ func TestPackageInit(t *testing.T) {
 		t.Fatal(err)
 	}
 	least := map[string]time.Duration{}
-	for range 20 {
+	sum := time.Hour
+	for run := 0; run < 20 || run < 100 && sum > most; run++ {
 		cmd := exec.Command(path, "version")
 		cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
 		var stderr bytes.Buffer
@@ -64,10 +66,10 @@ func TestPackageInit(t *testing.T) {
 			t.Fatal(err)
 		}
 		noteInit(t, least, stderr.Bytes())
-	}
-	var sum time.Duration
-	for _, took := range least {
-		sum += took
+		sum = 0
+		for _, took := range least {
+			sum += took
+		}
 	}
 	t.Logf("initialisation of %d packages: %v", len(least), sum)
 	if sum > most || len(least) == 0 {

@@ -37,6 +37,9 @@ type daemon struct {
 // the runtime directory is gone when it returns.
 func runDaemon(ctx context.Context, cfg *runConfig) (err error) {
 	d := &daemon{cfg: cfg, start: time.Now()}
+	if cfg.hasStatusLine() {
+		cfg.stderr = overStatusLine{cfg.stderr}
+	}
 	path := cfg.runtimeDir
 	if path == "" {
 		path = table.DefaultDir(os.Geteuid())
@@ -81,6 +84,9 @@ func runDaemon(ctx context.Context, cfg *runConfig) (err error) {
 }
 
 func (d *daemon) origin(proc *procfile.Proc) (o table.Origin, err error) {
+	if err := procfile.CheckTimeNamespace(); err != nil {
+		return o, err
+	}
 	if d.bootID, err = proc.BootID(); err != nil {
 		return o, err
 	}

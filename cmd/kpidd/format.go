@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"slices"
 	"strconv"
 	"time"
 
@@ -34,7 +35,7 @@ func (f *formatter) known(id field.ID, h *table.Hot) bool {
 	case field.Gen:
 		return !f.fromProc
 	case field.PPIDAtFork:
-		return !f.fromProc
+		return h.PPIDAtFork != 0 // it was forked before the daemon looked
 	case field.Threads:
 		return h.TID == h.TGID
 	}
@@ -176,16 +177,24 @@ func (f *formatter) pad(start int, c column, last bool) {
 	}
 }
 
-// writeJSON writes an object a line with the fields of cols, or all of them.
+// writeJSON writes an object a line with the fields of cols, or all of them. A key
+// that two columns share is written once.
 func (f *formatter) writeJSON(out *bufio.Writer, chosen bool, cols []column) {
 	if !chosen {
-		cols = cols[:0]
+		cols = nil
 		for id := range field.Catalogue {
 			if field.ID(id) != field.LStart { // start_time in full, which JSON has anyway
 				cols = append(cols, column{ID: field.ID(id)})
 			}
 		}
 	}
+	keys := map[string]bool{}
+	cols = slices.DeleteFunc(slices.Clone(cols), func(c column) bool {
+		key := field.Catalogue[c.ID].JSON
+		again := keys[key]
+		keys[key] = true
+		return again
+	})
 	for i := range f.tasks {
 		f.buf = append(f.buf[:0], '{')
 		for k, c := range cols {

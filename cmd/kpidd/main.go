@@ -92,12 +92,27 @@ func newRoot() *cobra.Command {
 			return flagsFromEnvironment(cmd)
 		},
 	}
-	root.PersistentFlags().StringVar(&opts.runtimeDir, "runtime-dir", "", "directory of table and socket (default /run/kpidd as root, else one of the user's own)")
+	root.PersistentFlags().StringVar(&opts.runtimeDir, "runtime-dir", "", "keep table and socket in `DIR` (default /run/kpidd as root, else one of the user's own)")
 	root.PersistentFlags().BoolVar(&opts.quiet, "quiet", false, "no notes on standard error")
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(newHelp())
 	root.AddCommand(newRun(opts), newPs(opts), newStatus(opts), newAudit(opts),
 		newVersion(), newCompletion(), newMan())
 	return root
+}
+
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Help about a command", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usage("no command %q; kpidd --help lists them", strings.Join(args, " "))
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
 }
 
 // flagsFromEnvironment gives each flag that is not on the command line the value

@@ -12,6 +12,7 @@ import (
 	"github.com/kpidd/kpidd/core/live"
 	"github.com/kpidd/kpidd/core/serve"
 	"github.com/kpidd/kpidd/core/table"
+	"golang.org/x/sys/unix"
 )
 
 // The environment by which this test binary is told to be something else.
@@ -53,6 +54,15 @@ func runTests(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	workDir = dir
 	return m.Run()
+}
+
+// A note takes the place of the status line and does not stand behind it.
+func TestOverStatusLine(t *testing.T) {
+	var out strings.Builder
+	n, err := fmt.Fprint(overStatusLine{&out}, "note\n")
+	if want := clearLine + "note\n"; out.String() != want || n != len("note\n") || err != nil {
+		t.Errorf("got %q, %d, %v; want %q, %d, nil", out.String(), n, err, want, len("note\n"))
+	}
 }
 
 // openStream is what a client without rights is started for: it opens the event
@@ -100,4 +110,22 @@ func (s *dropSource) Drain(buf []live.Event) (int, bool, error) {
 		kept++
 	}
 	return kept, more, err
+}
+
+// full is an output without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, unix.ENOSPC }
+
+// What cannot be written was not done.
+func TestOutputFull(t *testing.T) {
+	for _, args := range [][]string{
+		{"version"}, {"version", "--json"}, {"completion", "bash"}, {"completion", "zsh"}, {"man"}, {"man", "ps"},
+		{"ps", "--quiet", "--runtime-dir", t.TempDir()},
+	} {
+		var stderr strings.Builder
+		if got := execute(args, full{}, &stderr); got != exitCannot || strings.Count(stderr.String(), "\n") != 1 {
+			t.Errorf("kpidd %s: got exit code %d and %q, want %d and one line", strings.Join(args, " "), got, stderr.String(), exitCannot)
+		}
+	}
 }

@@ -27,12 +27,14 @@ func newVersion() *cobra.Command {
 	c := &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out, abi := cmd.OutOrStdout(), fmt.Sprintf("%d.%d", table.ABIMajor, table.ABIMinor)
+			format := "kpidd %s, table layout %s, %s %s\n"
 			if asJSON {
-				fmt.Fprintf(out, "{\"version\":%q,\"abi\":%q,\"go\":%q,\"arch\":%q}\n", versionString(), abi, runtime.Version(), runtime.GOARCH)
-				return nil
+				format = "{\"version\":%q,\"abi\":%q,\"go\":%q,\"arch\":%q}\n"
 			}
-			fmt.Fprintf(out, "kpidd %s, table layout %s, %s %s\n", versionString(), abi, runtime.Version(), runtime.GOARCH)
+			abi := fmt.Sprintf("%d.%d", table.ABIMajor, table.ABIMinor)
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), format, versionString(), abi, runtime.Version(), runtime.GOARCH); err != nil {
+				return cannot(err)
+			}
 			return nil
 		},
 	}
@@ -48,16 +50,21 @@ func newCompletion() *cobra.Command {
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root, out := cmd.Root(), cmd.OutOrStdout()
+			var err error
 			switch args[0] {
 			case "bash":
-				return root.GenBashCompletionV2(out, true)
+				err = root.GenBashCompletionV2(out, true)
 			case "zsh":
-				return root.GenZshCompletion(out)
+				err = root.GenZshCompletion(out)
 			case "fish":
-				return root.GenFishCompletion(out, true)
+				err = root.GenFishCompletion(out, true)
 			default:
-				return root.GenPowerShellCompletionWithDesc(out)
+				err = root.GenPowerShellCompletionWithDesc(out)
 			}
+			if err != nil {
+				return cannot(err)
+			}
+			return nil
 		},
 	}
 }

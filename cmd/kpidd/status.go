@@ -130,8 +130,10 @@ func newStatus(opts *options) *cobra.Command {
 				return cannot(err)
 			}
 			b.WriteByte('\n')
-			_, err = b.WriteTo(cmd.OutOrStdout())
-			return err
+			if _, err = b.WriteTo(cmd.OutOrStdout()); err != nil {
+				return cannot(err)
+			}
+			return nil
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "one line, also on a terminal")
@@ -148,11 +150,19 @@ func readerDirs(opts *options) []string {
 
 func dial(ctx context.Context, opts *options) (*serve.Client, error) {
 	dirs := readerDirs(opts)
+	var passed error // a socket that is not for us, of several directories
 	for _, dir := range dirs {
 		client, err := serve.Dial(ctx, filepath.Join(dir, table.SocketName))
-		if !errors.Is(err, serve.ErrNoDaemon) {
+		switch {
+		case errors.Is(err, serve.ErrNoDaemon):
+		case len(dirs) > 1 && (errors.Is(err, serve.ErrForeign) || errors.Is(err, serve.ErrPermission)):
+			passed = err
+		default:
 			return client, err
 		}
+	}
+	if passed != nil {
+		return nil, fmt.Errorf("%w: %w", serve.ErrNoDaemon, passed)
 	}
 	return nil, fmt.Errorf("%w in %v; start one with: kpidd run", serve.ErrNoDaemon, dirs)
 }

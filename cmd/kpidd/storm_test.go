@@ -124,7 +124,7 @@ func offlineOnce(t *testing.T) {
 	}
 }
 
-// TestPrivilegedStartInStorm: a table that is begun in the middle of a storm is
+// TestPrivilegedStartInStorm (B7): a table that is begun in the middle of a storm is
 // right from its first moment.
 func TestPrivilegedStartInStorm(t *testing.T) {
 	privileged.Hold(t)
@@ -157,7 +157,7 @@ func TestPrivilegedStartInStorm(t *testing.T) {
 	}
 }
 
-// TestPrivilegedStopped: a daemon with small buffers that is stopped in a storm
+// TestPrivilegedStopped (B57): a daemon with small buffers that is stopped in a storm
 // loses events, says so, and repairs its table by itself.
 func TestPrivilegedStopped(t *testing.T) {
 	privileged.Hold(t)

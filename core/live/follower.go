@@ -103,6 +103,9 @@ func (f *Follower) Run(ctx context.Context) error {
 	if err := f.snapshot(ctx, true); err != nil {
 		return fmt.Errorf("first snapshot: %w", err)
 	}
+	if ctx.Err() != nil {
+		return nil // the snapshot is not whole: nobody is to read it
+	}
 	if err := f.Table.Publish(); err != nil {
 		return err
 	}
@@ -123,6 +126,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		f.Table.Set(&f.Table.Header().Repaired, f.Engine.Stats().Repaired.Load())
 		f.checkEstimates()
 		f.reapZombies(now)
+		f.sweep(now)
 		f.Feed.Flush()
 		if err := f.repairIfNeeded(ctx); err != nil {
 			return err

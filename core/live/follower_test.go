@@ -217,6 +217,29 @@ func TestFollowerRepairsLoss(t *testing.T) {
 	})
 }
 
+// A repair that cannot read /proc leaves the table stale, and is tried again.
+func TestFollowerRepairsLater(t *testing.T) {
+	w := newWorld(t)
+	var logged atomic.Uint64
+	w.f.Logf = func(string, ...any) { logged.Add(1) }
+	w.run()
+	stat := filepath.Join(w.root, "60", "task", "60", "stat")
+	if err := os.MkdirAll(stat, 0o755); err != nil { // reading it is an error, and not that of a task that is gone
+		t.Fatal(err)
+	}
+	w.src.rounds <- []Event{at(Event{Kind: Lost, Lost: 7})}
+	h := w.tab.Header()
+	w.eventually("told that it could not be read", func() bool { return logged.Load() >= 2 })
+	if atomic.LoadUint64(&h.StaleSinceNs) == 0 || atomic.LoadUint64(&h.Resyncs) != 0 {
+		t.Error("the table counts as repaired after a comparison that failed")
+	}
+	if err := os.RemoveAll(stat); err != nil {
+		t.Fatal(err)
+	}
+	w.proc(60, 60, 1, 'S', 30, "born unseen")
+	w.eventually("resync", func() bool { return atomic.LoadUint64(&h.Resyncs) == 1 && w.has(60) })
+}
+
 // A blind spot is repaired like a loss, and nothing is added to the count.
 func TestFollowerRepairsBlindSpot(t *testing.T) {
 	w := newWorld(t)
@@ -261,6 +284,21 @@ func TestFollowerStartsWithoutGap(t *testing.T) {
 	w.eventually("a loss during the start is repaired", func() bool {
 		return atomic.LoadUint64(&h.Resyncs) == 1 && atomic.LoadUint64(&h.Lost) == 3
 	})
+}
+
+// A stop in the middle of the first snapshot publishes nothing: half a table
+// would look like a whole one.
+func TestFollowerStoppedAtStart(t *testing.T) {
+	w := newWorld(t)
+	w.f.Ready = func() { t.Error("ready was told of a table that is not whole") }
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.f.Run(ctx); err != nil {
+		t.Errorf("got %v, want nil after a stop", err)
+	}
+	if got := atomic.LoadUint32(&w.tab.Header().State); got != table.TableStarting {
+		t.Errorf("state of the table: got %d, want %d, starting", got, table.TableStarting)
+	}
 }
 
 // Starts become exact and parents true after a look into /proc.
@@ -328,6 +366,19 @@ func TestNextTick(t *testing.T) {
 	} {
 		if got := nextTick(c.tick, c.events); got != c.want {
 			t.Errorf("after %s with %d events: got %s, want %s", c.tick, c.events, got, c.want)
+		}
+	}
+}
+
+func TestSinceLast(t *testing.T) {
+	for _, c := range []struct{ now, last, want uint64 }{
+		{5e9, 0, 0}, // no turn yet: not the whole time since boot
+		{5e9, 5e9 - 50e6, 50e6},
+		{5e9, 6e9, 0},
+		{7200e9, 3600e9, busyNsMax}, // stopped for an hour
+	} {
+		if got := sinceLast(c.now, c.last); got != c.want {
+			t.Errorf("at %d after a turn at %d: got %d, want %d", c.now, c.last, got, c.want)
 		}
 	}
 }

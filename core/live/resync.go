@@ -57,50 +57,91 @@ func (f *Follower) repairIfNeeded(ctx context.Context) error {
 // snapshot. Exits of any age count.
 func (f *Follower) snapshot(ctx context.Context, first bool) error {
 	t0 := table.MonotonicNs()
-	start := t0
 	f.wantResync = false
 	f.held = f.held[:0]
 	if !first {
-		if _, err := f.drain(f.apply); err != nil {
+		if _, err := f.drain(f.apply); err != nil { // all that is older than T0
 			return err
 		}
-		t0 = table.MonotonicNs()
 	}
-	f.Engine.MergeBegin()
-	var full error
-	looked := t0
-	visit := func(t *scan.Task) {
-		seen := seenOf(t, looked)
-		if err := f.Engine.MergeTask(&seen); errors.Is(err, table.ErrFull) {
-			full = err
-		}
-		looked = table.MonotonicNs()
-	}
-	pump := func() error {
-		f.turn()
-		if len(f.held) >= heldMax {
-			return ctx.Err()
-		}
-		if _, err := f.drain(func(ev *Event) { f.held = append(f.held, *ev) }); err != nil {
-			return err
-		}
-		return ctx.Err()
-	}
-	stats, err := f.scanner.Scan(visit, pump)
-	if err == nil {
-		err = pump() // so that nothing from before T0 is left for later
-	}
+	w := walk{Follower: f, ctx: ctx}
+	stats, err := w.run()
 	switch {
 	case ctx.Err() != nil:
 		return nil // stopped in the middle
-	case err != nil:
+	case err != nil && (first || w.dead != nil):
 		return err
-	case full != nil && first:
-		return full // a daemon that begins without half of the machine helps nobody
-	case full != nil:
-		f.tableFull(full)
+	case err != nil:
+		f.putOff(err)
+		return nil
+	case w.full != nil && first:
+		return w.full // a daemon that begins without half of the machine helps nobody
+	case w.full != nil:
+		f.tableFull(w.full)
 	}
-	f.Engine.MergeEnd(t0, f.lookUp)
+	f.Engine.MergeEnd(t0, w.lookUp)
+	f.replay(t0)
+	f.metrics.SnapNs.Store(table.MonotonicNs() - t0)
+	f.metrics.Vanished.Add(uint64(stats.Vanished))
+	f.finished(first, t0)
+	return nil
+}
+
+// walk is one walk over /proc, merged into the engine as it goes.
+type walk struct {
+	*Follower
+	ctx    context.Context
+	looked uint64 // CLOCK_MONOTONIC before the look at the next task
+	asked  int    // look-ups by number
+	full   error  // the table had no room for a task
+	dead   error  // of the source
+}
+
+func (w *walk) run() (scan.Stats, error) {
+	w.Engine.MergeBegin()
+	w.looked = table.MonotonicNs()
+	stats, err := w.scanner.Scan(w.visit, w.hold)
+	if err == nil {
+		err = w.hold() // so that nothing from before T0 is left for later
+	}
+	return stats, err
+}
+
+func (w *walk) visit(t *scan.Task) {
+	seen := seenOf(t, w.looked)
+	if err := w.Engine.MergeTask(&seen); errors.Is(err, table.ErrFull) {
+		w.full = err
+	}
+	w.looked = table.MonotonicNs()
+}
+
+// hold takes what the source has for later, so that the kernel's buffers do not
+// overrun. Its error ends the walk.
+func (w *walk) hold() error {
+	w.turn()
+	if len(w.held) < heldMax {
+		if _, w.dead = w.drain(w.keep); w.dead != nil {
+			return w.dead
+		}
+	}
+	return w.ctx.Err()
+}
+
+func (f *Follower) keep(ev *Event) { f.held = append(f.held, *ev) }
+
+// lookUp returns the start of task tid of group tgid, if it is there.
+func (w *walk) lookUp(tid, tgid uint32) (startTicks uint64, ok bool) {
+	if w.asked++; w.asked%256 == 0 {
+		_ = w.hold() // a dead source shows itself again, and a stop is near anyway
+	}
+	if w.Proc.TaskStat(tgid, tid, &w.stat) != nil {
+		return 0, false
+	}
+	return w.stat.StartTicks, true
+}
+
+// replay applies what was held.
+func (f *Follower) replay(t0 uint64) {
 	for i := range f.held {
 		ev := &f.held[i]
 		if ev.TimeNs < t0 && (ev.Kind == Fork || ev.Kind == Comm || ev.Kind == Exec) {
@@ -109,13 +150,20 @@ func (f *Follower) snapshot(ctx context.Context, first bool) error {
 		f.apply(ev)
 	}
 	f.orphans = f.Engine.Stats().Orphans.Load() // a task may die before it is in any snapshot
+	f.held = f.held[:0]
 	if cap(f.held) > 1<<14 {
 		f.held = nil
 	}
-	f.metrics.SnapNs.Store(table.MonotonicNs() - start)
-	f.metrics.Vanished.Add(uint64(stats.Vanished))
-	f.finished(first, t0)
-	return nil
+}
+
+// putOff gives up a comparison that could not read /proc, as when the daemon has
+// run out of file descriptors. What was held is applied, the table stays stale,
+// and the next attempt comes later.
+func (f *Follower) putOff(err error) {
+	f.logf("compare the table with /proc: %v; it is tried again", err)
+	f.replay(0)
+	f.lastPoll = table.MonotonicNs()
+	f.stale(f.lastPoll)
 }
 
 // finished tells readers that the table is whole, unless more was lost while the
@@ -145,12 +193,4 @@ func seenOf(t *scan.Task, atNs uint64) task.Seen {
 		State: t.State, KThread: t.Flags&procfile.PFKThread != 0, Exiting: t.Flags&procfile.PFExiting != 0,
 		Comm: t.Comm, AtNs: atNs,
 	}
-}
-
-// lookUp returns the start of task tid of group tgid, if it is there.
-func (f *Follower) lookUp(tid, tgid uint32) (startTicks uint64, ok bool) {
-	if f.Proc.TaskStat(tgid, tid, &f.stat) != nil {
-		return 0, false
-	}
-	return f.stat.StartTicks, true
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 
@@ -20,6 +21,9 @@ import (
 var (
 	// ErrNoDaemon: nobody listens at the path.
 	ErrNoDaemon = errors.New("no daemon is running")
+	// ErrForeign: who listens is neither root nor the caller's own user, and
+	// could answer anything.
+	ErrForeign = errors.New("the daemon is somebody else's")
 	// ErrPermission: the socket cannot be reached, or the daemon refuses the
 	// user.
 	ErrPermission = errors.New("permission denied")
@@ -66,7 +70,23 @@ func connect(ctx context.Context, path string) (net.Conn, error) {
 	if err != nil {
 		return nil, connectError(err)
 	}
+	if err := checkDaemon(c.(*net.UnixConn), uint32(os.Geteuid())); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	return c, nil
+}
+
+// checkDaemon refuses a daemon that belongs to neither root nor user uid.
+func checkDaemon(c *net.UnixConn, uid uint32) error {
+	daemon, err := readPeer(c)
+	if err != nil {
+		return err
+	}
+	if daemon.UID != 0 && daemon.UID != uid {
+		return fmt.Errorf("%w (uid %d); only root's and your own are asked", ErrForeign, daemon.UID)
+	}
+	return nil
 }
 
 // connectError tells apart why there is no connection.

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -84,6 +87,35 @@ func TestClientErrors(t *testing.T) {
 	}
 	if _, err := c.Status(t.Context()); !errors.Is(err, ErrNoDaemon) {
 		t.Errorf("Status of a daemon that has gone: got %v, want %v", err, ErrNoDaemon)
+	}
+}
+
+// A daemon of another user could answer anything.
+func TestClientForeignDaemon(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to become another user")
+	}
+	dir := t.TempDir()
+	if err := errors.Join(os.Chmod(dir, 0o777), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "sock")
+	listened := make(chan error)
+	var l net.Listener
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends as another user
+		err := becomeUser(65534, 65534, nil)
+		if err == nil {
+			l, err = net.Listen("unix", path)
+		}
+		listened <- err
+	}()
+	if err := <-listened; err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := Dial(t.Context(), path); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "65534") {
+		t.Errorf("got %v, want ErrForeign with the uid", err)
 	}
 }
 

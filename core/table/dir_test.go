@@ -126,6 +126,13 @@ func TestForeignOwner(t *testing.T) {
 	if _, err := Open(path); !errors.Is(err, ErrForeign) {
 		t.Errorf("open in a foreign directory: got %v, want ErrForeign", err)
 	}
+	own := shmTestDir(t)
+	if _, err := Open(path, own); !errors.Is(err, ErrNoDaemon) || !errors.Is(err, ErrForeign) {
+		t.Errorf("open in a foreign directory and in one without a table: got %v, want ErrNoDaemon and why", err)
+	}
+	living := published(t, own)
+	open(t, path, own).Close()
+	living.Close()
 	if err := os.Chown(path, 0, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ const HeaderBytes = 4096
 // once, before the file gets its name, and never changes. The live words are
 // atomic, each for itself, and begin on a cache line of their own.
 type Header struct {
-	Magic            uint64   // 0: ABIMagic, stored last
+	Magic            uint64   // 0: ABIMagic
 	Major            uint32   // 8: ABIMajor
 	Minor            uint32   // 12: ABIMinor
 	ByteOrder        uint32   // 16: ABIByteOrder

@@ -30,7 +30,8 @@ type Reader struct {
 // Open maps the first table found in dirs. ErrNoDaemon: there is none, or only
 // what a daemon left that is gone. A table is trusted only if root or this user
 // owns it and its directory and nobody else can write them; that of the table is
-// checked on the open file.
+// checked on the open file. Of several directories those that are somebody else's
+// are passed over.
 func Open(dirs ...string) (*Reader, error) {
 	var stopped error
 	for _, dir := range dirs {
@@ -38,6 +39,9 @@ func Open(dirs ...string) (*Reader, error) {
 		switch {
 		case errors.Is(err, ErrNoDaemon):
 			stopped = err
+		case len(dirs) > 1 && (errors.Is(err, ErrForeign) || errors.Is(err, fs.ErrPermission)):
+			// Anybody may have put it there; that is no reason not to go on.
+			stopped = fmt.Errorf("%w: %w", ErrNoDaemon, err)
 		case !errors.Is(err, fs.ErrNotExist):
 			return r, err
 		}

@@ -33,7 +33,7 @@ var ErrFormat = errors.New("not a usable kpidd table")
 //     was allocated.
 //  3. One Writer, in one process, stores; any number of Views read.
 //  4. A: the writer stores a record before the tree's slot that names it (radix,
-//     A), and a chunk's memory before ChunksUsed; Slots loads ChunksUsed after it
+//     A), and a chunk's memory before ChunksUsed; record loads ChunksUsed after it
 //     found the slot.
 //  5. A reader may see a slot whose task has just gone: the record then bears
 //     another TID, or none, and the caller skips it (Reader does). It never sees

@@ -15,7 +15,7 @@ import (
 
 // ErrFull is returned when a new slot needs memory that is not to be had. The
 // table goes on with what it has and says so in its header.
-var ErrFull = errors.New("the table has no room for another task")
+var ErrFull = errors.New("the table has no room for another task; free memory of its tmpfs, or choose a larger one with --runtime-dir")
 
 // Writer is the one writer of a table. It is not safe for concurrent use; the
 // engine's lock guards it. Readers, in this process or others, need no lock.

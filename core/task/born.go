@@ -8,7 +8,7 @@ import (
 // ForkEvent is a fork as a source tells it.
 type ForkEvent struct {
 	TID, TGID   uint32
-	PPID        uint32 // tgid of the task that called clone
+	PPID        uint32 // tgid of the task that called clone, or of the parent where ParentKnown
 	CreatorTID  uint32 // that task, 0 if not told
 	ParentKnown bool   // PPID is the parent that /proc shows
 	AtNs        uint64 // CLOCK_MONOTONIC
@@ -43,14 +43,12 @@ func (e *Engine) ObserveFork(f *ForkEvent, c *Change) error {
 		StartNs: f.BootNs, StartTicks: ticks, Flags: table.FlagStartEstimated,
 	}
 	var creator table.Hot
-	if slot := e.find(max(f.CreatorTID, 1)); f.CreatorTID != 0 && slot != 0 {
-		e.tab.Get(slot, &creator)
-	} else if slot := e.leaderOf(f.PPID); slot != 0 {
+	if slot := e.creatorOf(f); slot != 0 {
 		e.tab.Get(slot, &creator)
 	}
 	h.Comm = creator.Comm
 	h.Flags |= creator.Flags & table.FlagKThread
-	typ := Born
+	typ, ppid := Born, f.PPID
 	if f.TID != f.TGID {
 		typ = ThreadBorn
 		leader := e.leaderOf(f.TGID)
@@ -59,6 +57,9 @@ func (e *Engine) ObserveFork(f *ForkEvent, c *Change) error {
 			return nil
 		}
 		e.revivedLocked(leader, f.AtNs)
+		var l table.Hot
+		e.tab.Get(leader, &l)
+		ppid = l.PPID
 		h.PPID, h.PPIDAtFork = 0, 0 // the leader's record has them
 	} else if !f.ParentKnown || e.parentOf(f.PPID) == 0 {
 		h.Flags |= table.FlagPPIDEstimated
@@ -73,7 +74,24 @@ func (e *Engine) ObserveFork(f *ForkEvent, c *Change) error {
 	}
 	e.enqueue(verifyQueue, slot, f.AtNs)
 	c.set(typ, &h)
+	c.PPID = ppid
 	return nil
+}
+
+// creatorOf is the slot of the task that a new one has its name from: the one that
+// called clone. Where the source does not tell it, a thread's is taken for the
+// leader of its own group, whose parent PPID may be, and a process's for its
+// parent. 0 if it is unknown.
+func (e *Engine) creatorOf(f *ForkEvent) uint32 {
+	if f.CreatorTID != 0 {
+		if slot := e.find(f.CreatorTID); slot != 0 {
+			return slot
+		}
+	}
+	if f.TID != f.TGID {
+		return e.leaderOf(f.TGID)
+	}
+	return e.leaderOf(f.PPID)
 }
 
 // sameLife tells whether a fork is not newer than the life in slot. A life whose

@@ -9,6 +9,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// A source that tells the parent of a thread's group, and not who called clone:
+// the thread has its name from its own group.
+func TestObserveForkThreadNamedByGroup(t *testing.T) {
+	w := newWorld(t)
+	w.fork(1, 1, 0)
+	w.fork(10, 10, 1)
+	w.fork(20, 20, 10)
+	w.e.ObserveRename(10, comm("shell"), w.step(), &w.c)
+	w.e.ObserveRename(20, comm("program"), w.step(), &w.c)
+	at := w.step()
+	f := ForkEvent{TID: 21, TGID: 20, PPID: 10, ParentKnown: true, AtNs: at, BootNs: at + bootNs}
+	if err := w.e.ObserveFork(&f, &w.c); err != nil {
+		t.Fatal(err)
+	}
+	w.checked()
+	if h := w.task(21); string(h.Name()) != "program" {
+		t.Errorf("name of the thread: got %q, want %q, its group's", h.Name(), "program")
+	}
+}
+
 func TestObserveFork(t *testing.T) {
 	w := newWorld(t)
 	want(t, "fork", w.fork(10, 10, 1), Born)
@@ -24,6 +44,7 @@ func TestObserveFork(t *testing.T) {
 	want(t, "thread", w.fork(11, 10, 1), ThreadBorn)
 	want(t, "name of the thread", w.name(11), "leader")
 	want(t, "parent of the thread", w.task(11).PPID, 0)
+	want(t, "told: parent of the thread's group", w.c.PPID, 1)
 	w.rename(11, "worker")
 	f := ForkEvent{TID: 20, TGID: 20, PPID: 10, CreatorTID: 11, AtNs: w.step(), BootNs: w.now + bootNs}
 	if err := w.e.ObserveFork(&f, &w.c); err != nil {

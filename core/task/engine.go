@@ -54,6 +54,7 @@ type Engine struct {
 	who        *pid.Slab[identity] // of tasks made by request
 	queues     [queues]queue
 	scan       uint32    // number of the snapshot being merged, or of the last
+	swept      uint32    // slot that Sweep looked at last
 	scratch    table.Hot // of update
 	baseline   lab.Release
 	waiting    int                       // goroutines in childEnded.Wait

@@ -17,6 +17,9 @@ type Seen struct {
 	AtNs       uint64 // CLOCK_MONOTONIC, before the look
 }
 
+// dead tells whether the task has exited.
+func (s *Seen) dead() bool { return s.State == 'Z' || s.State == 'X' }
+
 // MergeBegin starts merging a snapshot into the live table. Between MergeBegin
 // and MergeEnd no event is applied; the caller keeps them.
 func (e *Engine) MergeBegin() {
@@ -42,8 +45,8 @@ func (e *Engine) MergeTask(s *Seen) error {
 	if slot == 0 {
 		if s.TID != s.TGID {
 			leader := e.leaderOf(s.TGID)
-			if leader == 0 {
-				return nil // its process went while the snapshot was taken
+			if leader == 0 || s.dead() {
+				return nil // its process went meanwhile; or a tracer holds what is left of it
 			}
 			e.revivedLocked(leader, s.AtNs)
 		}
@@ -125,10 +128,10 @@ func seenHot(h *table.Hot, s *Seen) {
 // zombie for long is looked at again by the check queues.
 func (e *Engine) mergeState(slot uint32, s *Seen) {
 	r := e.recs.at(slot)
-	dead := s.State == 'Z' || s.State == 'X'
+	dead := s.dead()
 	switch {
 	case r.leader != slot:
-		if dead || s.Exiting { // held by a tracer, or on its way out
+		if dead || s.Exiting {
 			e.doubtLocked(slot, s.AtNs)
 		}
 	case dead && r.flags&exited == 0:

@@ -17,15 +17,27 @@ const zombieLastsNs = 1e9
 
 // ReapGone looks at up to most zombies, longest unseen first, and releases those
 // whose number gone says nobody has any more. Those that have stayed for a second,
-// and of which something is an estimate, get a check. It returns how many it looked
-// at. Most sources do not tell of reaping, so the follower asks the kernel.
+// and of which something is an estimate, get a check; while they wait for it, which
+// takes long when they are many, they are looked at too, and first. It returns how
+// many it looked at. Most sources do not tell of reaping, so the follower asks the
+// kernel.
 func (e *Engine) ReapGone(most int, nowNs uint64, gone func(tgid uint32) bool) (looked int) {
 	p := leftover{now: true}
 	e.lock()
 	defer e.unlockAnd(&p)
-	q := &e.queues[zombieQueue]
-	for most = min(most, int(q.n)); looked < most; looked++ {
-		slot := q.head
+	checks := min(most/2, int(e.queues[zombieCheckQueue].n))
+	zombies := min(most-checks, int(e.queues[zombieQueue].n))
+	for range checks {
+		slot := e.queues[zombieCheckQueue].head
+		r := e.recs.at(slot)
+		if gone(r.tid) {
+			e.releaseLocked(slot, &p)
+		} else {
+			e.enqueue(zombieCheckQueue, slot, r.queuedNs)
+		}
+	}
+	for range zombies {
+		slot := e.queues[zombieQueue].head
 		since := e.recs.at(slot).queuedNs
 		var h table.Hot
 		switch e.tab.Get(slot, &h); {
@@ -37,5 +49,5 @@ func (e *Engine) ReapGone(most int, nowNs uint64, gone func(tgid uint32) bool) (
 			e.enqueue(zombieQueue, slot, since)
 		}
 	}
-	return looked
+	return checks + zombies
 }

@@ -93,6 +93,26 @@ func TestZombieIsVerified(t *testing.T) {
 	want(t, "zombies", w.e.Zombies(), 2)
 }
 
+// A zombie that waits for its check is reaped like any other: with many of them
+// the checks take long.
+func TestReapGoneWhileChecked(t *testing.T) {
+	w := newWorld(t)
+	w.fork(1, 1, 0)
+	w.fork(10, 10, 1)
+	for tid := uint32(20); tid < 24; tid++ {
+		w.fork(tid, tid, 10)
+		w.exit(tid, tid)
+	}
+	w.exit(10, 10) // the four are the reaper's now
+	w.now += zombieLastsNs + 1
+	want(t, "looked", w.e.ReapGone(10, w.now, func(uint32) bool { return false }), 5)
+	w.checked()
+	want(t, "looked: half for those that wait for a check", w.e.ReapGone(4, w.now, func(uint32) bool { return true }), 2)
+	want(t, "looked", w.e.ReapGone(10, w.now, func(uint32) bool { return true }), 3)
+	w.checked()
+	want(t, "zombies", w.e.Zombies(), 0)
+}
+
 func TestObserveFree(t *testing.T) {
 	w := newWorld(t)
 	old := w.now

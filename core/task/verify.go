@@ -78,6 +78,22 @@ func (e *Engine) Verified(c *Check, s *Seen, nowNs uint64, ch *Change) {
 	}
 }
 
+// Sweep looks at up to most slots, where it stopped the last time and round again,
+// and has the next check decide about the tasks in them that wait for none and that
+// gone says nobody has any more: an exit that no record told of.
+func (e *Engine) Sweep(most int, nowNs uint64, gone func(tgid, tid uint32) bool) {
+	e.lock()
+	defer e.unlock()
+	for range min(most, int(e.recs.end())) {
+		if e.swept++; e.swept >= e.recs.end() {
+			e.swept = 0
+		}
+		if r := e.recs.at(e.swept); r.tid != 0 && r.queue == noQueue && gone(r.tgid, r.tid) {
+			e.doubtLocked(e.swept, nowNs)
+		}
+	}
+}
+
 // doubtLocked has the next check decide whether a task is still there.
 func (e *Engine) doubtLocked(slot uint32, nowNs uint64) {
 	e.recs.at(slot).flags |= doubtful
@@ -91,13 +107,12 @@ func (e *Engine) settleLocked(slot uint32, s *Seen, nowNs uint64, ch *Change, p 
 	r := e.recs.at(slot)
 	doubted := r.flags&doubtful != 0
 	r.flags &^= doubtful
-	dead := s.State == 'Z' || s.State == 'X'
 	switch {
 	case r.flags&exited != 0:
-	case !dead && !s.Exiting:
-	case !dead, !doubted, r.leader != slot: // or a tracer holds the thread
+	case !s.dead() && !s.Exiting:
+	case !s.dead(), !doubted:
 		e.doubtLocked(slot, nowNs)
-	default:
+	default: // a thread that is there nevertheless is held by a tracer
 		e.stats.Repaired.Add(1)
 		e.exitedLocked(slot, nowNs, ch, p)
 		if ch.Type == Ended {

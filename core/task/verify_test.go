@@ -7,6 +7,32 @@ import (
 	"github.com/kpidd/kpidd/core/table"
 )
 
+// A task whose exit no record tells of is found by a sweep, and released by the
+// check that follows.
+func TestSweep(t *testing.T) {
+	w := newWorld(t)
+	w.fork(1, 1, 0)
+	start := w.ticks()
+	w.fork(10, 10, 1)
+	w.fork(11, 10, 1)
+	w.check(func(c *Check) *Seen {
+		s := w.seen(c.TID, c.TGID, min(c.TGID-1, 1), start, "x")
+		return &s
+	})
+	gone := func(tgid, tid uint32) bool { return tid == 11 }
+	for range chunkRecords / 64 {
+		w.e.Sweep(64, w.now, gone)
+	}
+	w.checked()
+	want(t, "waiting for a check", w.e.Unverified(), 1)
+	if asked := w.check(func(*Check) *Seen { return nil }); len(asked) != 1 || asked[0] != 11 {
+		t.Errorf("looked up %v, want [11]", asked)
+	}
+	w.gone(11)
+	w.alive(10)
+	want(t, "repaired", w.e.Stats().Repaired.Load(), 1)
+}
+
 func TestEstimatesBecomeExact(t *testing.T) {
 	w := newWorld(t)
 	w.fork(1, 1, 0)

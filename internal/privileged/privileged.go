@@ -30,7 +30,7 @@ func Hold(t testing.TB) {
 		}
 		t.Skip("needs root")
 	}
-	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "kpidd-privileged.lock"), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	lock, err := os.OpenFile("/run/kpidd-privileged.lock", os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
