@@ -52,7 +52,7 @@ func (e *Engine) callerOf(tid uint32, c *caller) bool {
 func (e *Engine) callerLocked(tid uint32) (slot uint32, err error) {
 	slot = e.findRequested(tid)
 	switch {
-	case slot == 0 || e.recs.at(slot).flags&exited != 0:
+	case slot == 0 || e.recs.at(slot).flags&(exited|zapping) != 0:
 		return 0, unix.ESRCH
 	case e.recs.at(slot).flags&suspended != 0:
 		return 0, unix.EBUSY

@@ -135,17 +135,21 @@ const (
 	hitRefused   = "sessions and groups: refused"
 	hitWait      = "wait: reaped"
 	hitNoWait    = "wait: nobody"
+	hitShared    = "M2: a second mount shares the superblock"
+	hitCleared   = "M2: a new namespace does not find the superblock of a dead one"
 
 	hitsWanted = 50
 )
 
 var hitRules = []string{
 	hitLevels, hitGivenBack, hitListing, hitErrors, hitLeader, hitAutoReap, hitAdopted, hitThread, hitReaper,
-	hitSession, hitRefused, hitWait, hitNoWait,
+	hitSession, hitRefused, hitWait, hitNoWait, hitShared, hitCleared,
 }
 
 // nothing tells that a step was not taken.
-func nothing(result string) bool { return result == "dead" || result == "busy" || result == "refused" }
+func nothing(result string) bool {
+	return result == "dead" || result == "busy" || result == "refused" || result == "gone"
+}
 
 // countStep counts the rules whose effect a step has shown.
 func (tr *trace) countStep(s *step, result string, c *cast) {
@@ -179,6 +183,9 @@ func (tr *trace) countStep(s *step, result string, c *cast) {
 	case doSetsid, doSetpgid:
 		hit(hitSession, ok)
 		hit(hitRefused, !ok)
+	case doMQueue:
+		hit(hitShared, strings.HasPrefix(result, "ok as"))
+		hit(hitCleared, result == "ok new" && c.outlived())
 	case doWait:
 		hit(hitWait, strings.Contains(result, " "))
 		hit(hitNoWait, !strings.Contains(result, " "))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kpidd/kpidd/core/ns"
 	"github.com/kpidd/kpidd/core/pid"
 	"github.com/kpidd/kpidd/core/table"
 	"github.com/kpidd/kpidd/core/task"
@@ -21,6 +22,9 @@ type model struct {
 	root  *pid.Namespace // the engine's
 	space *pid.Namespace // the script's
 	below bool
+
+	reg    *ns.Registry
+	actors []*actor // all that were given a set
 }
 
 // onEngine plays a script on an engine, in its root namespace or below it.
@@ -31,10 +35,10 @@ func onEngine(sc *script, below bool, follow *trace) (*trace, error) {
 	}
 	defer w.Close()
 	e := task.New(w, 100)
-	m := &model{e: e, root: e.Namespace(), space: e.Namespace(), below: below}
+	m := &model{e: e, root: e.Namespace(), space: e.Namespace(), below: below, reg: ns.New(ns.Hooks{})}
 	tr, err := play(sc, m, follow)
 	if err == nil {
-		err = m.settle()
+		err = m.leaks()
 	}
 	return tr, err
 }
@@ -57,6 +61,8 @@ func (m *model) begin(init *actor) error {
 	if err := m.e.Exec(tid, puppetName); err != nil {
 		return err
 	}
+	m.replace(init, m.reg.First().Get())
+	m.actors = append(m.actors, init)
 	return m.met(init, tid)
 }
 
@@ -99,7 +105,11 @@ func (m *model) do(s *step, by *actor, c *cast, made *actor) (string, error) {
 	case doClone:
 		return m.clone(s, by, made)
 	case doExec:
-		return named(m.e.Exec(tid, puppetName)), m.settle()
+		err := m.e.Exec(tid, puppetName)
+		if err == nil {
+			m.replace(by.leader, by.set.Get())
+		}
+		return named(err), m.settle()
 	case doExit:
 		return named(m.e.Exit(tid, task.Exited(uint8(s.value)))), m.settle()
 	case doExitGroup:
@@ -113,8 +123,7 @@ func (m *model) do(s *step, by *actor, c *cast, made *actor) (string, error) {
 	case doSetpgid:
 		return named(m.e.SetPGID(tid, uint32(c.number(s.name, by)), uint32(c.number(s.group, by)))), m.settle()
 	case doUnshare:
-		_, err := m.e.Unshare(tid)
-		return named(err), nil
+		return named(m.unshare(s, by)), nil
 	case doWait:
 		result := m.wait(s, by, c)
 		return result, m.settle()
@@ -134,6 +143,16 @@ func (m *model) do(s *step, by *actor, c *cast, made *actor) (string, error) {
 		return named(m.own(by).SetLast(uint32(s.value))), nil
 	case doSetuid:
 		return named(m.e.SetUID(tid, uint32(s.value), uint32(s.value))), nil
+	case doMQueue:
+		return named(m.reg.Mount(by.set, m.caller(by), ns.MQueue, s.what)), nil
+	case doUmount:
+		return named(m.reg.Unmount(by.set, m.caller(by), s.what)), nil
+	case doSetns:
+		set, err := m.reg.Setns(by.set, c.actors[s.name].set.At(ns.IPC), unix.CLONE_NEWIPC, m.caller(by))
+		if err == nil {
+			m.replace(by, set)
+		}
+		return named(err), nil
 	}
 	return "", fmt.Errorf("no call for %s", s.verb)
 }
@@ -158,10 +177,17 @@ func (m *model) clone(s *step, by, made *actor) (string, error) {
 	for _, nr := range s.setTID {
 		args.SetTID = append(args.SetTID, uint32(nr))
 	}
+	set, err := m.reg.Clone(by.set, args.Flags&^unix.CLONE_NEWPID|sharedByThreads(args.Flags), m.caller(by))
+	if err != nil {
+		return named(err), nil
+	}
 	tid, err := m.e.Clone(by.handle, &args)
 	if err != nil {
+		set.Put()
 		return named(err), m.settle()
 	}
+	m.replace(made, set)
+	m.actors = append(m.actors, made)
 	if err := m.met(made, tid); err != nil {
 		return "", err
 	}
@@ -250,7 +276,15 @@ func (m *model) list(ns *pid.Namespace) string {
 
 func (m *model) alive(a *actor) (bool, error) {
 	h, ok := m.e.Task(a.handle)
-	return ok && h.Gen == a.gen && h.Flags&(table.FlagExitedLeader|table.FlagZombie) == 0, nil
+	return ok && h.Gen == a.gen && h.Flags&(table.FlagExitedLeader|table.FlagZombie) == 0 && !m.ending(h.TGID), nil
+}
+
+// ending tells that a process is a reaper that waits for its namespace, which takes
+// no more tasks.
+func (m *model) ending(tgid uint32) bool {
+	slot := m.root.Find(tgid)
+	ns := m.e.Pids().NamespaceOf(slot)
+	return ns.Closed() && ns.Reaper() == slot
 }
 
 // held: a task that waits in its vfork can ask for nothing.
@@ -289,13 +323,19 @@ func (m *model) state() (all []process, err error) {
 			Numbers: m.numbers(m.root.Find(h.TID)), PPID: in(i.PPID), PGID: in(i.PGID), SID: in(i.SID),
 			State: "alive", Tasks: tasks[h.TID],
 		}
-		if h.Flags&table.FlagZombie != 0 {
+		switch {
+		case m.ending(h.TID):
+			p.State = "ending"
+		case h.Flags&table.FlagZombie != 0:
 			p.State = "zombie"
-		} else if h.Flags&table.FlagExitedLeader != 0 {
+		case h.Flags&table.FlagExitedLeader != 0:
 			p.State = "leader exited"
 		}
 		if int(h.Threads) != len(p.Tasks) {
 			return nil, fmt.Errorf("process %d has %d tasks, and says %d", h.TID, len(p.Tasks), h.Threads)
+		}
+		if p.State == "ending" {
+			p.Tasks = nil // as on the kernel
 		}
 		slices.SortFunc(p.Tasks, func(a, b []int) int { return a[0] - b[0] })
 		all = append(all, p)

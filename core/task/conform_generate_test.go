@@ -27,7 +27,6 @@ type role struct {
 	parent *role
 	inside *role // the reaper of its namespace
 	outer  *role // of a reaper: the one of the namespace around, nil for init
-	away   int   // 1 once it has unshared, 2 once it has a child after that
 }
 
 // generate writes a script of so many steps.
@@ -79,7 +78,7 @@ func (g *generator) near(r *role) *role {
 	return close[g.r.IntN(len(close))]
 }
 
-// one adds a step. The weights add up to 100.
+// one adds a step, or the few that belong together. The weights add up to 100.
 func (g *generator) one() {
 	r := g.someone()
 	s := step{actor: r.name}
@@ -111,9 +110,24 @@ func (g *generator) one() {
 	case n < 71:
 		s.verb = doExec
 		g.exec(r)
-	case n < 76:
+	case n < 75:
+		g.ipc(r)
+		return
+	default:
+		g.change(r)
+		return
+	}
+	g.add(s)
+}
+
+// change has a task change something of its own, or look about. The weights add up
+// to 25.
+func (g *generator) change(r *role) {
+	s := step{actor: r.name}
+	switch n := g.r.IntN(25); {
+	case n < 4:
 		s.verb = doSetsid
-	case n < 83:
+	case n < 9:
 		s.verb, s.name, s.group = doSetpgid, g.near(r).name, g.near(r).name
 		if g.chance(30) {
 			s.name = "0"
@@ -121,17 +135,18 @@ func (g *generator) one() {
 		if g.chance(30) {
 			s.group = "0"
 		}
-	case n < 86:
+	case n < 12:
 		s.verb, s.flags = doUnshare, unix.CLONE_NEWPID
-		r.away = max(r.away, 1)
-
-	case n < 90:
+		if g.chance(40) {
+			s.flags = []uint64{unix.CLONE_NEWIPC, unix.CLONE_NEWIPC | unix.CLONE_NEWPID}[g.r.IntN(2)]
+		}
+	case n < 15:
 		s.verb, s.value = doSubreaper, min(g.r.IntN(4), 1)
-	case n < 94:
+	case n < 19:
 		s.verb, s.what = doSigchld, dispositions[g.r.IntN(len(dispositions))]
-	case n < 97:
+	case n < 22:
 		s.verb = doIDs
-	case n < 98:
+	case n < 23:
 		s.verb = doList
 	default:
 		s.verb, s.value = doLastPID, g.r.IntN(40)+1
@@ -142,21 +157,7 @@ func (g *generator) one() {
 	g.add(s)
 }
 
-// bears tells whether a role may make a process. One that has unshared makes one
-// child only: the reaper of a namespace with children from outside would wait for
-// them at its end, which the engine's do not.
-func (r *role) bears() bool {
-	if r.away == 2 {
-		return false
-	}
-	r.away *= 2
-	return true
-}
-
 func (g *generator) clone(r *role) {
-	if !r.bears() {
-		return
-	}
 	g.made++
 	child := &role{name: fmt.Sprintf("t%d", g.made), inside: r.inside, parent: r.leader}
 	child.leader = child
@@ -182,6 +183,9 @@ func (g *generator) clone(r *role) {
 	if s.flags&unix.CLONE_THREAD == 0 && g.chance(14) {
 		s.setTID = g.numbers(s.flags&unix.CLONE_NEWPID != 0)
 	}
+	if g.chance(8) {
+		s.flags |= unix.CLONE_NEWIPC
+	}
 	g.add(s)
 	if len(g.living) < 14 || g.chance(20) {
 		g.living = append(g.living, child)
@@ -198,15 +202,11 @@ func (g *generator) leaves(l *role) {
 			threads = append(threads, r)
 		}
 	}
-	if threads == nil || !threads[0].bears() {
+	if threads == nil {
 		g.thread(l)
 		return
 	}
-	g.made++
-	child := &role{name: fmt.Sprintf("t%d", g.made), inside: l.inside, parent: l}
-	child.leader = child
-	g.add(step{actor: threads[0].name, verb: doClone, name: child.name})
-	g.all, g.living = append(g.all, child), append(g.living, child)
+	g.child(threads[0], 0)
 	going := append([]*role{l}, threads...)
 	if l == g.all[0] || g.chance(40) {
 		going = threads[:1]
@@ -217,12 +217,42 @@ func (g *generator) leaves(l *role) {
 	}
 }
 
+// child is a new process of a role's.
+func (g *generator) child(r *role, flags uint64) *role {
+	g.made++
+	child := &role{name: fmt.Sprintf("t%d", g.made), inside: r.inside, parent: r.leader}
+	child.leader = child
+	g.add(step{actor: r.name, verb: doClone, name: child.name, flags: flags})
+	g.all, g.living = append(g.all, child), append(g.living, child)
+	return child
+}
+
 // thread adds one to a group.
 func (g *generator) thread(l *role) {
 	g.made++
 	r := &role{name: fmt.Sprintf("t%d", g.made), inside: l.inside, parent: l.parent, leader: l}
 	g.add(step{actor: l.name, verb: doClone, name: r.name, flags: unix.CLONE_THREAD})
 	g.all, g.living = append(g.all, r), append(g.living, r)
+}
+
+// ipc mounts, or goes into another's namespace and mounts.
+func (g *generator) ipc(r *role) {
+	target := fmt.Sprintf("m%d", g.r.IntN(10))
+	switch n := g.r.IntN(10); {
+	case n == 0:
+		g.add(step{actor: r.name, verb: doUmount, what: target})
+		return
+	case n == 1: // a mount outlives its namespace
+		first, second := g.child(r, unix.CLONE_NEWIPC), g.child(r, unix.CLONE_NEWIPC)
+		g.add(step{actor: first.name, verb: doMQueue, what: target})
+		g.add(step{actor: first.name, verb: doExitGroup})
+		g.endGroup(first)
+		g.add(step{actor: second.name, verb: doMQueue, what: fmt.Sprintf("m%d", g.r.IntN(10))})
+		return
+	case n < 5:
+		g.add(step{actor: r.name, verb: doSetns, name: g.someone().name})
+	}
+	g.add(step{actor: r.name, verb: doMQueue, what: target})
 }
 
 // numbers are requested ones, free, taken or out of range.
@@ -320,7 +350,6 @@ func (g *generator) endGroup(l *role) {
 // exec leaves the leader alone of its group, and alive.
 func (g *generator) exec(r *role) {
 	l := r.leader
-	l.away = r.away
 	g.drop(func(o *role) bool { return o.leader == l })
 	if l != g.all[0] {
 		g.living = append(g.living, l)

@@ -36,6 +36,9 @@ const (
 	orderPIDMax
 	orderLastPID
 	orderSetuid
+	orderMQueue
+	orderUmount
+	orderSetns
 )
 
 const (
@@ -70,6 +73,7 @@ type kernel struct {
 	root    string         // where that is mounted
 	reaped  int            // groups that nobody had to wait for
 	ids     *prober
+	dev     int          // of the file system mounted last
 	zaps    bool         // a reaper has ended, and may be
 	zapping map[int]bool // one that waits for its namespace
 }
@@ -240,6 +244,16 @@ func (k *kernel) do(s *step, by *actor, c *cast, made *actor) (string, error) {
 		return simple(orderLastPID, s.value)
 	case doSetuid:
 		return simple(orderSetuid, s.value)
+	case doMQueue:
+		target, _ := s.target()
+		dev, err := k.call(by, orderMQueue, target)
+		k.dev = dev
+		return outcome(dev), err
+	case doUmount:
+		target, _ := s.target()
+		return simple(orderUmount, target)
+	case doSetns:
+		return simple(orderSetns, c.actors[s.name].tgid, c.actors[s.name].tid)
 	}
 	return "", fmt.Errorf("no order for %s", s.verb)
 }
@@ -364,6 +378,12 @@ func (c *cast) victim(s *step, by *actor, nr int) *actor {
 	}
 	return nil
 }
+
+// mounted is the device number of the superblock.
+func (k *kernel) mounted(*actor) any { return k.dev }
+
+// ended: the kernel knows by itself.
+func (k *kernel) ended(*actor) {}
 
 // held: the order that made the vfork is not answered yet.
 func (k *kernel) held(a *actor) bool {

@@ -2,8 +2,10 @@ package task_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/kpidd/kpidd/core/ns"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,6 +21,10 @@ type machine interface {
 	alive(a *actor) (bool, error)
 	// held tells whether the task waits in its vfork.
 	held(a *actor) bool
+	// mounted is the superblock that the task has just mounted.
+	mounted(by *actor) any
+	// ended is told of each task that has ended.
+	ended(a *actor)
 	// unblock waits until the parent of a vfork goes on.
 	unblock(a *actor) error
 	// state is everything visible of the script's processes, in listing order.
@@ -63,6 +69,7 @@ type actor struct {
 	numbers     []int // one for each level of its space
 	dead        bool
 	image       bool   // has executed
+	ipc         *space // its IPC namespace
 	by          *actor // who made it
 	vforked     *actor // the child of a vfork that it waits for, nil if none
 
@@ -70,7 +77,8 @@ type actor struct {
 	tgid, tid int    // kernel: in init's namespace
 	freed     bool   // kernel: its number was seen free after its end
 
-	handle, gen uint32 // engine: root number, and which life of it
+	handle, gen uint32  // engine: root number, and which life of it
+	set         *ns.Set // engine: its namespaces
 }
 
 // number is the task's number in a namespace.
@@ -95,7 +103,15 @@ type cast struct {
 	shuffled bool     // several tasks of a group have ended at once
 	threads  bool     // a thread that leads no group has children
 	follow   *trace   // of the other machine, nil on the first
+	mounts   []mount  // the oldest first
 	took     string   // why this step took the other machine's choice, "" if it did not
+}
+
+// mount is a mounted file system.
+type mount struct {
+	target     string
+	superblock any
+	ipc        *space
 }
 
 // anyLeft tells whether a task of the group lives.
@@ -129,7 +145,7 @@ func (c *cast) number(name string, by *actor) int {
 func play(sc *script, m machine, follow *trace) (*trace, error) {
 	c := &cast{actors: map[string]*actor{}, follow: follow}
 	root := &space{}
-	first := &actor{name: "init", space: root, forChildren: root}
+	first := &actor{name: "init", space: root, forChildren: root, ipc: &space{}}
 	first.leader = first
 	if err := m.begin(first); err != nil {
 		return nil, err
@@ -189,6 +205,9 @@ func (c *cast) step(s *step, m machine, i int) (result string, err error) {
 	case len(s.setTID) > s.levels(by) && len(s.setTID) <= levelsMax:
 		return "refused", nil
 	}
+	if c.gone(s, s.name) || c.gone(s, s.group) {
+		return "gone", nil
+	}
 	var made *actor
 	if s.verb == doClone {
 		made = c.conceive(s, by)
@@ -217,9 +236,24 @@ func (c *cast) step(s *step, m machine, i int) (result string, err error) {
 		if result == "ok" && s.has(unix.CLONE_NEWPID) {
 			by.forChildren = &space{by.space, by.space.level + 1}
 		}
+		if result == "ok" && s.has(unix.CLONE_NEWIPC) {
+			by.ipc = &space{}
+		}
+	case doSetns:
+		if result == "ok" {
+			by.ipc = c.actors[s.name].ipc
+		}
+	case doMQueue:
+		if result == "ok" {
+			result = c.mounted(s.what, by, m.mounted(by))
+		}
+	case doUmount:
+		if result == "ok" {
+			c.unmounted(s.what)
+		}
 	case doExec:
 		if result == "ok" {
-			c.executed(by)
+			c.executed(by, m)
 			c.shuffled = c.shuffled || before > 2
 		}
 		return result, c.refresh(m)
@@ -227,6 +261,21 @@ func (c *cast) step(s *step, m machine, i int) (result string, err error) {
 		return result, c.refresh(m)
 	}
 	return result, nil
+}
+
+// gone tells that a step is not to be taken because of a task that it names: one
+// that has ended has no namespace; and of the threads of a reaper that waits for its
+// namespace any can be left, so that the number of a thread that has ended may still
+// be there.
+func (c *cast) gone(s *step, name string) bool {
+	a := c.actors[name]
+	switch s.verb {
+	case doSetns:
+		return name != "" && (a == nil || a.dead)
+	case doKill, doSetpgid:
+		return a != nil && a.dead && a != a.leader
+	}
+	return false
 }
 
 // waitNumber is the wait for a number, which scripts cannot ask for.
@@ -258,7 +307,10 @@ func (c *cast) waitAlike(s *step, by *actor, m machine, other string) (string, e
 
 // conceive is the task that a clone would make.
 func (c *cast) conceive(s *step, by *actor) *actor {
-	a := &actor{name: s.name, by: by, space: by.forChildren}
+	a := &actor{name: s.name, by: by, space: by.forChildren, ipc: by.ipc}
+	if s.has(unix.CLONE_NEWIPC) {
+		a.ipc = &space{}
+	}
 	a.leader = a
 	if s.has(unix.CLONE_THREAD) {
 		a.leader, a.space = by.leader, by.space
@@ -270,14 +322,42 @@ func (c *cast) conceive(s *step, by *actor) *actor {
 }
 
 // executed makes the group's leader the task that goes on.
-func (c *cast) executed(by *actor) {
+func (c *cast) executed(by *actor, m machine) {
 	l := by.leader
-	l.forChildren, l.vforked, l.image = by.forChildren, nil, true
+	l.forChildren, l.ipc, l.vforked, l.image, l.dead = by.forChildren, by.ipc, nil, true, false
 	for _, a := range c.order {
-		if a.leader == l {
-			a.dead = a != l
+		if a.leader == l && a != l && !a.dead {
+			a.dead = true
+			m.ended(a)
 		}
 	}
+}
+
+// mounted notes a mount, and says which other shows the same superblock.
+func (c *cast) mounted(target string, by *actor, superblock any) string {
+	result := "ok new"
+	if i := slices.IndexFunc(c.mounts, func(o mount) bool { return o.superblock == superblock }); i >= 0 {
+		result = "ok as " + c.mounts[i].target
+	}
+	c.mounts = append(c.mounts, mount{target, superblock, by.ipc})
+	return result
+}
+
+// unmounted forgets the last mount at a target.
+func (c *cast) unmounted(target string) {
+	for i := len(c.mounts) - 1; i >= 0; i-- {
+		if c.mounts[i].target == target {
+			c.mounts = slices.Delete(c.mounts, i, i+1)
+			return
+		}
+	}
+}
+
+// outlived tells whether a mount shows an IPC namespace that is dead.
+func (c *cast) outlived() bool {
+	return slices.ContainsFunc(c.mounts, func(o mount) bool {
+		return !slices.ContainsFunc(c.order, func(a *actor) bool { return !a.dead && a.ipc == o.ipc })
+	})
 }
 
 // refresh finds out who has ended, and lets the parents of vforks go on whose
@@ -293,6 +373,7 @@ func (c *cast) refresh(m machine) error {
 			return fmt.Errorf("is %s alive: %w", a.name, err)
 		}
 		if a.dead = !ok; a.dead {
+			m.ended(a)
 			ended[a.leader]++
 			c.shuffled = c.shuffled || ended[a.leader] > 1
 		}

@@ -84,7 +84,7 @@ func (k *kernel) emptied(c *cast) error {
 			if a.leader != a || !k.zapping[a.tgid] {
 				continue
 			}
-			ended, err := k.ended(a.tgid)
+			ended, err := k.groupEnded(a.tgid)
 			if err != nil {
 				return err
 			}
@@ -195,6 +195,8 @@ func (k *kernel) countReaped(group, only *actor) {
 	}
 }
 
+// over tells whether the end of a group, or of one task, is over: it has ended, or
+// is a reaper that waits and has killed its namespace, and nobody else is ending.
 func (k *kernel) over(c *cast, group, only *actor) (bool, error) {
 	if only != nil {
 		if alive, err := k.alive(only); alive || err != nil {
@@ -206,13 +208,13 @@ func (k *kernel) over(c *cast, group, only *actor) (bool, error) {
 				return false, err
 			}
 		}
-	} else if ended, err := k.ended(group.tgid); !ended {
+	} else if ended, err := k.groupEnded(group.tgid); !ended {
 		if err != nil || !k.ending(group.tgid) {
 			return false, err
 		}
 		for _, a := range c.order { // whom it has killed
 			if a.leader == a && a != group && a.number(group.space) != noNumber {
-				if ended, err := k.ended(a.tgid); err != nil || !ended && !k.ending(a.tgid) {
+				if ended, err := k.groupEnded(a.tgid); err != nil || !ended && !k.ending(a.tgid) {
 					return false, err
 				}
 			}
@@ -221,8 +223,8 @@ func (k *kernel) over(c *cast, group, only *actor) (bool, error) {
 	return k.quiet()
 }
 
-// ended tells that a whole group has ended: it is released, or a zombie alone.
-func (k *kernel) ended(tgid int) (bool, error) {
+// groupEnded tells that a whole group has ended: it is released, or a zombie alone.
+func (k *kernel) groupEnded(tgid int) (bool, error) {
 	st, ok, err := k.stat(tgid)
 	return err == nil && (!ok || st.State == 'Z' && st.NumThreads <= 1), err
 }

@@ -36,10 +36,16 @@ import (
 //	a pid_max 400               of a's namespace
 //	a last_pid 299              so that the next number is 300
 //	a setuid 1000               and so without capabilities
+//	a mqueue m1                 mount(2): the message queues of a's IPC namespace, at a
+//	                            target m0 to m9; => ok new, or ok as m0: which mount
+//	                            of the same superblock there is already
+//	a umount m1
+//	a setns b                   into b's IPC namespace
 //
 // A step of a task that has ended gives "dead", of one that waits in its vfork
 // "busy", of one that would request a number outside init's namespace, which is the
-// machine's own, "refused", and nothing happens.
+// machine's own, "refused", of one that is about a task of which nothing certain is
+// left, "gone", and nothing happens.
 type script struct {
 	name  string
 	rules []string
@@ -56,7 +62,7 @@ type step struct {
 	flags  uint64   // CLONE_… or W…
 	setTID []int    // clone: innermost first
 	value  int      // exit code, signal, switch, number, user
-	what   string   // sigchld: the disposition
+	what   string   // sigchld: the disposition; mqueue, umount: the target
 	want   []string // what it must give, none if that is not said
 }
 
@@ -79,6 +85,9 @@ const (
 	doPIDMax    verb = "pid_max"
 	doLastPID   verb = "last_pid"
 	doSetuid    verb = "setuid"
+	doMQueue    verb = "mqueue"
+	doUmount    verb = "umount"
+	doSetns     verb = "setns"
 )
 
 // word is a flag or a signal by its name in the kernel's headers.
@@ -90,7 +99,7 @@ type word struct {
 var (
 	cloneFlags = []word{
 		{"CLONE_THREAD", unix.CLONE_THREAD}, {"CLONE_PARENT", unix.CLONE_PARENT},
-		{"CLONE_VFORK", unix.CLONE_VFORK}, {"CLONE_NEWPID", unix.CLONE_NEWPID},
+		{"CLONE_VFORK", unix.CLONE_VFORK}, {"CLONE_NEWPID", unix.CLONE_NEWPID}, {"CLONE_NEWIPC", unix.CLONE_NEWIPC},
 	}
 	waitFlags = []word{
 		{"WNOHANG", unix.WNOHANG}, {"WNOWAIT", unix.WNOWAIT},
@@ -147,6 +156,7 @@ func parseStep(words []string) (s step, err error) {
 	least := map[verb]int{
 		doClone: 1, doExec: 0, doExit: 1, doExitGroup: 1, doSetsid: 0, doSetpgid: 2, doUnshare: 1, doWait: 1,
 		doKill: 2, doSubreaper: 1, doSigchld: 1, doIDs: 0, doList: 0, doPIDMax: 1, doLastPID: 1, doSetuid: 1,
+		doMQueue: 1, doUmount: 1, doSetns: 1,
 	}
 	n, known := least[s.verb]
 	switch {
@@ -190,6 +200,11 @@ func parseStep(words []string) (s step, err error) {
 		if s.what = args[0]; !slices.Contains(dispositions, s.what) {
 			return s, fmt.Errorf("no disposition %q", s.what)
 		}
+	case doMQueue, doUmount:
+		s.what = args[0]
+		_, err = s.target()
+	case doSetns:
+		s.name = args[0]
 	case doExec, doSetsid, doIDs, doList:
 	default:
 		s.value, err = strconv.Atoi(args[0])
@@ -198,6 +213,14 @@ func parseStep(words []string) (s step, err error) {
 		err = fmt.Errorf("%s: %q is too much", s.verb, strings.Join(rest, " "))
 	}
 	return s, err
+}
+
+// target is the number of the place to mount at.
+func (s *step) target() (int, error) {
+	if len(s.what) != 2 || s.what[0] != 'm' || s.what[1] < '0' || s.what[1] > '9' {
+		return 0, fmt.Errorf("%s: no target %q", s.verb, s.what)
+	}
+	return int(s.what[1] - '0'), nil
 }
 
 // takeFlags takes the leading words that are flags.
@@ -272,8 +295,10 @@ func (s *step) String() string {
 	case doKill:
 		i := slices.IndexFunc(signals, func(w word) bool { return int(w.value) == s.value })
 		add(s.name, signals[i].name)
-	case doSigchld:
+	case doSigchld, doMQueue, doUmount:
 		add(s.what)
+	case doSetns:
+		add(s.name)
 	case doExec, doSetsid, doIDs, doList:
 	default:
 		add(strconv.Itoa(s.value))

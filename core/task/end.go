@@ -23,7 +23,7 @@ func (e *Engine) Exit(tid uint32, status unix.WaitStatus) error {
 	e.lock()
 	defer e.unlockAnd(&p)
 	slot := e.findRequested(tid)
-	if slot == 0 || e.recs.at(slot).flags&exited != 0 {
+	if slot == 0 || e.recs.at(slot).flags&(exited|zapping) != 0 {
 		return fmt.Errorf("exit of task %d: %w", tid, unix.ESRCH)
 	}
 	r := e.recs.at(slot)
@@ -43,7 +43,7 @@ func (e *Engine) ExitGroup(tid uint32, status unix.WaitStatus) error {
 	e.lock()
 	defer e.unlockAnd(&p)
 	slot := e.findRequested(tid)
-	if slot == 0 || e.recs.at(e.recs.at(slot).leader).flags&ended != 0 {
+	if slot == 0 || e.recs.at(e.recs.at(slot).leader).flags&(ended|zapping) != 0 {
 		return fmt.Errorf("exit of the group of task %d: %w", tid, unix.ESRCH)
 	}
 	e.exitGroupLocked(e.recs.at(slot).leader, status, &p)
@@ -66,19 +66,36 @@ func (e *Engine) exitGroupLocked(leader uint32, status unix.WaitStatus, p *lefto
 	e.exitLocked(leader, p)
 }
 
-// exitLocked ends one task, and the process with its last.
+// exitLocked ends one task, and the process with its last. The reaper of a namespace
+// ends it first, and then waits for whoever in it has a parent outside.
 func (e *Engine) exitLocked(slot uint32, p *leftover) {
 	e.letGoLocked(slot)
+	r := e.recs.at(slot)
+	l := e.recs.at(r.leader)
+	last := l.members == 1 || l.members == 2 && slot != r.leader && l.flags&exited != 0
+	if ns := e.pids.NamespaceOf(r.leader); last && ns.Reaper() == r.leader {
+		e.zapLocked(ns, r.leader, p)
+		if e.populatedLocked(ns) {
+			r.flags |= zapping
+			l.flags |= zapping
+			return
+		}
+	}
+	e.endLocked(slot, p)
+}
+
+// endLocked is the end of exitLocked.
+func (e *Engine) endLocked(slot uint32, p *leftover) {
 	leader := e.recs.at(slot).leader
 	var c Change
 	e.exitedLocked(slot, 0, &c, p)
 	if c.Type != Ended {
 		return
 	}
-	if ns := e.pids.NamespaceOf(leader); ns.Reaper() == leader {
-		e.zapLocked(ns, leader, p)
-	}
 	e.reparentLocked(leader, p)
+	if ns := e.pids.NamespaceOf(leader); ns.Reaper() == leader {
+		ns.SetReaper(0)
+	}
 	e.notifyLocked(leader, p)
 }
 
@@ -159,7 +176,7 @@ func (e *Engine) zapLocked(ns *pid.Namespace, reaper uint32, p *leftover) {
 	e.recs.at(reaper).flags |= ignores
 	for nr, slot, ok := ns.Next(0); ok; nr, slot, ok = ns.Next(nr + 1) {
 		r := e.recs.Peek(slot)
-		if r == nil || r.tid == 0 || r.leader == reaper || e.recs.at(r.leader).flags&ended != 0 {
+		if r == nil || r.tid == 0 || r.leader == reaper || e.recs.at(r.leader).flags&(ended|zapping) != 0 {
 			continue
 		}
 		e.exitGroupLocked(r.leader, Signaled(unix.SIGKILL), p)
@@ -171,7 +188,36 @@ func (e *Engine) zapLocked(ns *pid.Namespace, reaper uint32, p *leftover) {
 		}
 		child = next
 	}
-	ns.SetReaper(0)
+}
+
+// populatedLocked tells whether a namespace that was ended has a task beside its
+// reaper's: a zombie whose parent is outside, or a reaper that waits for such.
+func (e *Engine) populatedLocked(ns *pid.Namespace) bool {
+	for nr, slot, ok := ns.Next(0); ok; nr, slot, ok = ns.Next(nr + 1) {
+		if r := e.recs.Peek(slot); r != nil && r.tid != 0 && r.leader != ns.Reaper() {
+			return true
+		}
+	}
+	return false
+}
+
+// emptiedLocked lets the reapers end that have waited for the process that was just
+// released in ns, which has ended.
+func (e *Engine) emptiedLocked(ns *pid.Namespace, p *leftover) {
+	for ; ns != nil && ns.Closed(); ns = ns.Parent() {
+		reaper := ns.Reaper()
+		if reaper == 0 || e.recs.at(reaper).flags&zapping == 0 || e.populatedLocked(ns) {
+			continue
+		}
+		l := e.recs.at(reaper)
+		last := reaper
+		if l.members > 1 {
+			last = l.next
+		}
+		l.flags &^= zapping
+		e.endLocked(last, p)
+		e.wakeLocked()
+	}
 }
 
 // SetSubreaper makes the process of task tid a subreaper, or none, as

@@ -39,6 +39,7 @@ type naiveTask struct {
 	pgid, sid *naiveObject
 	exited    bool // a leader that has exited
 	zombie    bool // and all its threads
+	zapping   bool // a reaper that has ended, but for its namespace
 	status    unix.WaitStatus
 	leads     bool
 	image     bool
@@ -191,7 +192,7 @@ func (k *naive) free(ns *naiveNS) (uint32, bool) {
 func (k *naive) able(tid uint32) (*naiveTask, error) {
 	t := k.find(tid)
 	switch {
-	case t == nil || t.exited:
+	case t == nil || t.exited || t.leader.zapping:
 		return nil, unix.ESRCH
 	case t.waitsFor != nil:
 		return nil, unix.EBUSY
@@ -274,6 +275,30 @@ func (k *naive) exit(t *naiveTask) {
 	k.resume(t)
 	l := t.leader
 	t.kids = t.obj.ns
+	if ns := l.obj.ns; ns.reaper == l && k.last(t) {
+		k.zap(ns)
+		if k.peopled(ns) {
+			l.zapping = true
+			return
+		}
+	}
+	k.end(t)
+}
+
+// last tells whether a task is the only one of its group that has not exited.
+func (k *naive) last(t *naiveTask) bool {
+	l := t.leader
+	return t == l && len(l.threads) == 0 || t != l && l.exited && len(l.threads) == 1
+}
+
+// peopled tells whether a namespace has another task than its reaper's.
+func (k *naive) peopled(ns *naiveNS) bool {
+	return slices.ContainsFunc(k.tasks, func(t *naiveTask) bool { return t.obj.in(ns) != 0 && t.leader != ns.reaper })
+}
+
+// end is what is left of exit once nobody is left to be waited for.
+func (k *naive) end(t *naiveTask) {
+	l := t.leader
 	t.exited = true
 	if t != l {
 		l.threads = slices.DeleteFunc(l.threads, func(o *naiveTask) bool { return o == t })
@@ -284,9 +309,6 @@ func (k *naive) exit(t *naiveTask) {
 		return
 	}
 	l.zombie = true
-	if ns := l.obj.ns; ns.reaper == l {
-		k.zap(ns)
-	}
 	to := k.heir(l)
 	children := l.children
 	l.children = nil
@@ -298,6 +320,9 @@ func (k *naive) exit(t *naiveTask) {
 		if c.zombie {
 			k.notify(c)
 		}
+	}
+	if ns := l.obj.ns; ns.reaper == l {
+		ns.reaper = nil
 	}
 	k.notify(l)
 }
@@ -313,6 +338,12 @@ func (k *naive) reap(t *naiveTask) {
 		t.parent.children = slices.DeleteFunc(t.parent.children, func(o *naiveTask) bool { return o == t })
 	}
 	k.drop(t)
+	for ns := t.obj.ns; ns != nil; ns = ns.parent {
+		if r := ns.reaper; r != nil && r.zapping && !k.peopled(ns) {
+			r.zapping = false
+			k.end(append(slices.Clone(r.threads), r)[0])
+		}
+	}
 }
 
 func (k *naive) heir(l *naiveTask) *naiveTask {
@@ -333,7 +364,7 @@ func (k *naive) zap(ns *naiveNS) {
 	reaper.ignores = true
 	for {
 		i := slices.IndexFunc(k.tasks, func(t *naiveTask) bool {
-			return t.obj.in(ns) != 0 && t.leader != reaper && !t.leader.zombie
+			return t.obj.in(ns) != 0 && t.leader != reaper && !t.leader.zombie && !t.leader.zapping
 		})
 		if i < 0 {
 			break
@@ -345,7 +376,6 @@ func (k *naive) zap(ns *naiveNS) {
 			k.reap(c)
 		}
 	}
-	ns.reaper = nil
 }
 
 func (k *naive) exitGroup(l *naiveTask, status unix.WaitStatus) {

@@ -43,6 +43,7 @@ const (
 	noWait                            // leader: has set SA_NOCLDWAIT
 	leads                             // leader: of its session
 	suspended                         // waits for its child of vfork
+	zapping                           // reaper, and its last task: has exited, but for those that its namespace still has
 )
 
 // slab is a growing array of records, never moved.

@@ -152,6 +152,9 @@ func (e *Engine) releaseLocked(slot uint32, p *leftover) {
 	e.unhashLocked(slot, r, leader, p)
 	e.tab.Set(&hdr.Tasks, hdr.Tasks-1)
 	e.tab.Bump(&hdr.Changes, 1)
+	if ns := e.pids.NamespaceOf(slot); leader && ns.Closed() {
+		e.emptiedLocked(ns, p)
+	}
 }
 
 // unhashLocked takes the task away from its number, and detaches it from every pid

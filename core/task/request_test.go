@@ -78,7 +78,7 @@ func (m *model) step() {
 	case 8, 9:
 		m.what = fmt.Sprintf("exit of %d status %d", tid, op)
 		k := m.k.find(tid)
-		if k != nil && !k.exited {
+		if k != nil && !k.exited && !k.leader.zapping {
 			k.status = Exited(uint8(op))
 			if k.leader.exited && len(k.leader.threads) == 1 {
 				k.leader.status = k.status // the last one's is the process's
@@ -90,7 +90,7 @@ func (m *model) step() {
 		}
 	case 10:
 		m.what = fmt.Sprintf("exit of the group of %d", tid)
-		if k := m.k.find(tid); k != nil && !k.leader.zombie && m.next()%4 != 0 {
+		if k := m.k.find(tid); k != nil && !k.leader.zombie && !k.leader.zapping && m.next()%4 != 0 {
 			m.k.exitGroup(k.leader, Signaled(9))
 			m.same(m.e.ExitGroup(tid, Signaled(9)), nil)
 		}

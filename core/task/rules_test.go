@@ -171,13 +171,20 @@ func TestDeathOfReaper(t *testing.T) {
 		for _, tid := range []uint32{child, thread, deep, zombie} {
 			s.there(tid, false)
 		}
-		got, err := s.e.Wait(outside, -1, unix.WNOHANG)
-		if err != nil || got.TGID != reaper || got.Status != Exited(3) {
-			s.Errorf("wait for the reaper: got %+v, %v", got, err)
+		s.errno("exit of a reaper that waits", s.e.Exit(reaper, 0), unix.ESRCH)
+		s.errno("end of a reaper that waits", s.e.ExitGroup(reaper, 0), unix.ESRCH)
+		s.errno("call of a reaper that waits", s.e.SetSubreaper(reaper, true), unix.ESRCH)
+		got, err := s.e.Wait(outside, int32(reaper), unix.WNOHANG)
+		if err != nil || got.PID != 0 {
+			s.Errorf("wait for the reaper before its namespace is empty: got %+v, %v", got, err)
 		}
 		got, err = s.e.Wait(outside, -1, unix.WNOHANG)
 		if err != nil || got.TGID != injected || got.Status != Signaled(unix.SIGKILL) {
 			s.Errorf("wait for what was killed: got %+v, %v", got, err)
+		}
+		got, err = s.e.Wait(outside, -1, unix.WNOHANG)
+		if err != nil || got.TGID != reaper || got.Status != Exited(3) {
+			s.Errorf("wait for the reaper: got %+v, %v", got, err)
 		}
 		want(s, "closed", ns.Closed(), true)
 		_, err = s.e.Clone(outside, &CloneArgs{})

@@ -5,7 +5,7 @@
 // the result there. Only one order is under way at any time.
 //
 //   puppet BOARD SLOT    serve SLOT of the board open as descriptor BOARD; slot 0
-//                        of a fresh board mounts /proc first
+//                        of a fresh board mounts /proc and an empty /tmp first
 //
 // A task that gets no order for IDLE_SECONDS ends.
 //
@@ -24,6 +24,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,10 +33,11 @@
 #define SLOTS 128
 #define STACK_BYTES (16 << 10)
 #define LEVELS 33
+#define TARGETS 10 // where file systems are mounted
 
 // Orders; the test has the same list.
 enum { CLONE = 1, EXEC, EXIT, EXIT_GROUP, SETSID, SETPGID, UNSHARE, WAIT, KILL,
-       SUBREAPER, SIGCHLD_TO, IDS, LIST, PID_MAX, LAST_PID, SETUID };
+       SUBREAPER, SIGCHLD_TO, IDS, LIST, PID_MAX, LAST_PID, SETUID, MQUEUE, UMOUNT, SETNS };
 
 // What SIGCHLD_TO sets.
 enum { TO_DEFAULT, TO_IGNORE, TO_NOCLDWAIT };
@@ -162,6 +164,33 @@ static int64_t set_number(const char *file, int64_t value) {
   return wrote < 0 ? -1 : 0;
 }
 
+// Mounts the message queues of this task's IPC namespace; tells the superblock.
+static int64_t mount_mqueue(int64_t target) {
+  char dir[32];
+  struct stat st;
+  snprintf(dir, sizeof dir, "/tmp/m%d", (int)target);
+  if (mount("mqueue", dir, "mqueue", 0, NULL) != 0 || stat(dir, &st) != 0) return -1;
+  return st.st_dev;
+}
+
+static int64_t unmount(int64_t target) {
+  char dir[32];
+  snprintf(dir, sizeof dir, "/tmp/m%d", (int)target);
+  return umount2(dir, 0);
+}
+
+static int64_t enter_ipc(int64_t tgid, int64_t tid) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/task/%d/ns/ipc", (int)tgid, (int)tid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  int64_t result = setns(fd, CLONE_NEWIPC);
+  int err = errno;
+  close(fd);
+  errno = err;
+  return result;
+}
+
 static int64_t ids(struct slot *s) {
   s->info[0] = syscall(SYS_gettid);
   s->info[1] = getppid();
@@ -188,6 +217,9 @@ static int64_t carry_out(struct slot *s) {
   case LIST: return list(s);
   case PID_MAX: return set_number("/proc/sys/kernel/pid_max", a[0]);
   case LAST_PID: return set_number("/proc/sys/kernel/ns_last_pid", a[0]);
+  case MQUEUE: return mount_mqueue(a[0]);
+  case UMOUNT: return unmount(a[0]);
+  case SETNS: return enter_ipc(a[0], a[1]);
   case SETUID: return syscall(SYS_setresuid, a[0], a[0], a[0]);
   }
   errno = ENOSYS;
@@ -226,8 +258,14 @@ int main(int argc, char **argv) {
   if (board == MAP_FAILED || slot >= SLOTS) return 3;
   if (board[0].born == 0) {
     if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0)
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0 ||
+        mount("none", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0)
       return 4;
+    for (int i = 0; i < TARGETS; i++) {
+      char dir[32];
+      snprintf(dir, sizeof dir, "/tmp/m%d", i);
+      if (mkdir(dir, 0755) != 0) return 5;
+    }
   } else if (board[slot].order != board[slot].reply) { // the leader itself has executed
     answer(&board[slot], 0);
   }
