@@ -316,6 +316,19 @@ func TestFollowerVerifiesEstimates(t *testing.T) {
 	})
 }
 
+// A task that nothing tells the end of is found by the sweep.
+func TestFollowerSweeps(t *testing.T) {
+	const nobody = 4_000_001 // beyond every number of the machine
+	w := newWorld(t)
+	w.proc(nobody, nobody, 1, 'S', 20, "untold")
+	w.run()
+	if !w.has(nobody) {
+		t.Fatal("the snapshot's task is not in the table")
+	}
+	w.gone(nobody)
+	w.eventually("swept", func() bool { return !w.has(nobody) })
+}
+
 // Without the name in the record, it is read from /proc.
 func TestFollowerReadsNameAtExec(t *testing.T) {
 	w := newWorld(t)
